@@ -27,6 +27,7 @@ from suisei.errors import DataError
 from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
 from suisei.training.batching import EpochBatches, ResumableDataLoader
+from suisei.training.cut_captions import tell_of_cut
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order
 from suisei.training.shares import RankBatches, Share
 
@@ -168,10 +169,14 @@ class CaptionedImages(ResumableData):
         """Turn captions into tokens, and say what images are looked up in."""
         self.pixels, self.grids, self._pad_id = pixels, grids, model.pad_id
         self._tokens, self._starts = [], []
+        cut = []
         for image in (*self.train_part, *self.validation_part):
             tokens = model.tokens_of(image.captions, self.max_length)
             self._tokens.append([own[own != model.pad_id] for own in tokens])
             self._starts.append(model.starts(image.languages))
+            ends = (own[-1] == model.end_id for own in self._tokens[-1])
+            cut += [caption for caption, whole in zip(image.captions, ends, strict=True) if not whole]
+        tell_of_cut(cut, sum(map(len, self._tokens)), f"the captioner (data.max_length {self.max_length})")
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled batches, a different share of each to every process.

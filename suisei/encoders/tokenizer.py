@@ -91,6 +91,15 @@ class FolderTokenizer:
                 encoded = self._backend.encode_batch_fast(list(texts))
         return [encoding.ids for encoding in encoded]
 
+    def longer_than(self, texts: Sequence[str], max_tokens: int) -> set[str]:
+        """Return the texts that :meth:`encode` cuts to ``max_tokens``.
+
+        Raises:
+            ModelError: the tokenizer's parts do not go together.
+        """
+        ids = self.encode(texts, max_tokens + 1)
+        return {text for text, own in zip(texts, ids, strict=True) if len(own) > max_tokens}
+
     def get_vocab(self) -> dict[str, int]:
         """Return {token: id}, added tokens included."""
         return self._backend.get_vocab()

@@ -6,6 +6,7 @@ language model.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,6 +67,7 @@ class RecapLatent(Metric):
         self.path, self.distance, self.device = Path(path), distance, device
         self._precision, self._cache = precision, cache
         self._lock = Lock()
+        self._said = False
         self._parts: tuple[LatentModel, str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,6 +126,8 @@ class RecapLatent(Metric):
         model, device = self._loaded()[0], self._device()
         shape = model.captions.shape
         ids = model.tokenize(captions)
+        full = [text for text, own in zip(captions, ids, strict=True) if len(own) == shape.max_tokens]
+        self._tell_of_cut(model.tokenizer.longer_than(full, shape.max_tokens))
         lengths = [len(own) + shape.prefix for own in ids]
         budget = min(tokens_per_batch(shape.width, device), batch_size * max(lengths))
         found = torch.empty(len(ids), dtype=torch.float64)
@@ -135,6 +139,16 @@ class RecapLatent(Metric):
         if self.distance == "l2":
             found = (found * shape.prefix * shape.width).sqrt()
         return found.numpy()
+
+    def _tell_of_cut(self, cut: set[str]) -> None:
+        """Warn once that captions are cut."""
+        if cut and not self._said:
+            self._said = True
+            warnings.warn(
+                f"{self.name}: {len(cut)} captions have more tokens than {self.path} reads and are cut to "
+                f"its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
+                stacklevel=5,
+            )
 
     def _device(self) -> str:
         from suisei.encoders.precision import choose_device

@@ -22,6 +22,7 @@ from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
+from suisei.training.cut_captions import tell_of_cut
 from suisei.training.devices import moved
 from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged
@@ -173,23 +174,13 @@ def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:
     total = model.texts_are_frozen * len(data.captions) + model.images_are_frozen * len(data.images)
     with progress_bar("encoding what is frozen", total, shown=total > 0) as advance:
         model.prepare(data.captions, pixels, len(data.images), advance)
-    _tell_of_cut(model, data.captions)
+    cut = overlong_texts(model.encoder, data.captions, prompt=PROMPT)
+    tell_of_cut(cut, len(data.captions), "the text tower")
     pairs = data.pairs
     texts = _positives("lambda_t", model.lambda_t, "captions", [pair.generated_captions for pair in pairs])
     made = _positives("lambda_v", model.lambda_v, "images", [pair.generated_images for pair in pairs])
     stored = None if model.images_are_frozen else pixels
     data.attach(stored, generated_texts=texts, generated_images=made, seed=seed)
-
-
-def _tell_of_cut(model: PacTraining, captions: Sequence[str]) -> None:
-    """Say of how many captions the text tower reads the beginning alone."""
-    cut = overlong_texts(model.encoder, captions, prompt=PROMPT)
-    if cut:
-        logger.warning(
-            "%d of %d captions have more tokens than the text tower reads and are cut to its limit, "
-            "such as %r",
-            *(len(cut), len(captions), min(cut)[:60]),
-        )
 
 
 def _positives(name: str, weight: float, kind: str, given: Sequence[Any]) -> bool:

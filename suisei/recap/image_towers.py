@@ -36,6 +36,13 @@ class TowerConfig:
         check_settings("model.image", self, RULES)
         self.name = PACKAGE if self.name == OLD_PACKAGE else self.name
 
+    def described(self) -> dict[str, Any]:
+        """Return what reports say of the tower: its pretraining too, unless it comes from a folder."""
+        said = asdict(self)
+        if names_folder(self.name):
+            del said["pretrained"]
+        return said
+
 
 def tower_difference(asked: TowerConfig | None, own: TowerConfig) -> str:
     """Return what differs between the tower that is asked for and a mapper's, "" where nothing does.

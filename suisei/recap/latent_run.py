@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from suisei.recap.mapper_folder import MapperSource, find_mapper, save_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
+from suisei.training.cut_captions import tell_of_cut
 from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import find_checkpoint, staged
 from suisei.training.run_settings import check_resumed, read_config
@@ -72,6 +72,7 @@ def _train_mapper(cli: MapperCLI) -> None:
     data.load()
     features = _features(image_tower(model.image), data)
     model.build(data.captions["train"], features.shape[1], seed)
+    _tell_of_cut(data, model.plain, model.longest, "the language model, beside the prefix,")
     data.attach(features, model.tokenize, contrasted=False, seed=seed)
     facts = _facts(cli, train(cli, checkpoint))
     with staged(cli.folder) as stage:
@@ -103,9 +104,11 @@ def _train_latent(cli: LatentCLI) -> None:
     data.load()
     image = image_tower(source.image)
     model.build(source, image, config.seed_everything)
+    longest = model.parts.captions.shape.max_tokens
+    _tell_of_cut(data, model.parts.tokenizer, longest, "the reconstruction")
     data.attach(_features(image, data), model.tokenize, contrasted=True, seed=config.seed_everything)
     facts = _facts(cli, train(cli, checkpoint))
-    facts |= {"image": asdict(source.image), "language_model": source.language_model}
+    facts |= {"image": source.image.described(), "language_model": source.language_model}
     with staged(folder) as stage:
         save_latent(stage / "model", model.parts, latent_card(facts, settings_of(cli)["model"]))
         _write_report(stage, facts)
@@ -190,6 +193,12 @@ def _given_data(cli: LatentCLI) -> dict[str, Any]:
     data, trainer = cli.config.data, cli.config.trainer
     named: dict[str, Any] = {f"data.{name}": data[name] for name in ("train", "validation", "root")}
     return {**named, "trainer.accelerator": trainer.accelerator}
+
+
+def _tell_of_cut(data: LatentData, tokenizer: Any, longest: int, reader: str) -> None:
+    """Say of how many captions a training reads the beginning alone."""
+    captions = list(dict.fromkeys(text for part in data.captions.values() for text in part))
+    tell_of_cut(tokenizer.longer_than(captions, longest), len(captions), reader)
 
 
 def _features(image: Any, data: LatentData) -> torch.Tensor:

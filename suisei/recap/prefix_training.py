@@ -125,12 +125,14 @@ class PrefixTraining(StepTraining):
     @property
     def tokenize(self) -> Callable[[Sequence[str]], list[list[int]]]:
         """What turns captions into token ids, cut to what the language model has positions for."""
-        return CaptionTokens(self.plain, self._longest())
+        return CaptionTokens(self.plain, self.longest)
 
     def _positions(self) -> int:
         return int(getattr(self.captioner.config, "max_position_embeddings", 0) or 1024)
 
-    def _longest(self) -> int:
+    @property
+    def longest(self) -> int:
+        """Most tokens of a caption that are read: those that the language model has positions for."""
         return min(MAX_TOKENS, self._positions() - self.sizes["prefix"] - 1)
 
     def caption_loss(self, prefix: Tensor, ids: Tensor, mask: Tensor) -> Tensor:

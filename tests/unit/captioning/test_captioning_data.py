@@ -209,6 +209,18 @@ def test_every_epoch_draws_other_captions_and_a_resumed_one_the_same(captioned, 
     assert batches(data, 3, first=1) == epochs[3][1:]
 
 
+def test_captions_that_are_cut_are_counted_and_said(captioned, build_captioner, caplog):
+    model = build_captioner()
+    for longest, said in ((16, 0), (3, 1)):
+        data = module(captioned, max_length=longest)
+        data.attach(model, None, None)
+        assert (
+            caplog.text.count(f"captions have more tokens than the captioner (data.max_length {longest})")
+            == said
+        )
+    assert "such as 'A green picture .'" in caplog.text
+
+
 def test_a_batch_holds_the_captions_of_its_images_and_their_language(captioned, build_captioner):
     model = build_captioner()
     data = module(captioned)

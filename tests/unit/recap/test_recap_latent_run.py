@@ -96,7 +96,7 @@ def test_the_mapper_learns_and_is_written_in_the_published_layout(mapper, data, 
 
 
 def test_a_last_batch_of_one_image_has_no_other_image_s_prefix(
-    data, model_folder, tmp_path, monkeypatch, capsys
+    data, model_folder, tmp_path, monkeypatch, capsys, caplog
 ):
     logged, original = [], PrefixTraining.log
 
@@ -106,10 +106,12 @@ def test_a_last_batch_of_one_image_has_no_other_image_s_prefix(
 
     monkeypatch.setattr(PrefixTraining, "log", log)
     given = [*SIZES, f"--model.image.name={model_folder}", "--data.batch_size=7", "--trainer.max_steps=2"]
+    given += ["--model.tiny.positions=16", "--model.prefix=7"]
     run_mapper(common(data, tmp_path / "run", *given, "--trainer.enable_progress_bar=null"))
     counts = {name: {count for own, count in logged if own == name} for name, _ in logged}
     assert counts["val_loss"] == {7, 1}
     assert counts["val_other_image_loss"] == {7}
+    assert "8 of 16 captions have more tokens than the language model, beside the prefix" in caplog.text
     told = capsys.readouterr().err
     assert told.count(", validation: loss") == 1  # not that of the kept weights, which is of no epoch
 
@@ -244,12 +246,15 @@ def leave_the_mapper(run):
 
 
 def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on_with(
-    data, model_folder, tmp_path
+    data, model_folder, tmp_path, caplog
 ):
     config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
     (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
-    given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={config}")
+    given = common(data, tmp_path / "run", *LATENT, "--model.max_tokens=8", f"--mapper_config={config}")
     assert main(["--config", str(tmp_path / "latent.yaml"), *given]) == 0
+    assert caplog.text.count("8 of 16 captions have more tokens than the reconstruction reads") == 1
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["image"] == {"name": str(model_folder), "normalise": False}  # no tag of a pretraining
     inner = tmp_path / "run" / "mapper"
     assert json.loads((inner / "report.json").read_text())["steps"] == 4
     assert (tmp_path / "run" / "model" / "config.json").is_file()

@@ -30,3 +30,9 @@ def test_towers_of_dual_encoders_give_their_features(tmp_path, pictures):
     again = type(tower).from_architecture(tower.architecture())
     again.load_state_dict(tower.state_dict())
     torch.testing.assert_close(again.eval()(pixels), tower(pixels))
+
+
+def test_the_tag_of_a_pretraining_is_said_of_open_clip_s_models_alone(tmp_path):
+    assert TowerConfig("ViT-L-14").described()["pretrained"] == "openai"
+    for name in ("suisei-small", "small", str(tmp_path)):
+        assert "pretrained" not in TowerConfig(name).described()
