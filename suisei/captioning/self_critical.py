@@ -70,7 +70,7 @@ RULES: dict[str, Rule] = {
 WATCHED = ("repetition-4", "length")
 """What validation measures beside the reward, to show early what it costs."""
 MOSTLY = 0.9
-"""Share of images of which nothing is learned, from which on that is said."""
+"""Share of images that the reward teaches nothing, from which on that is said."""
 
 
 @dataclass(eq=False, repr=False)
@@ -138,7 +138,7 @@ class SelfCritical(StepTraining):
         self._grids: Any = None
         self._seed = 0
         self._found: list[tuple[CaptionedImage, str]] = []
-        self._seen = self._alike = 0  # images of all steps here, and those that taught nothing
+        self._alike, self._seen = 0, 0  # images that the reward taught nothing, and all, of all processes
         self._said = False
         self._step_began = 0.0
         self.seconds = {"step": 0.0, "reward": 0.0}
@@ -287,8 +287,8 @@ class SelfCritical(StepTraining):
     ) -> None:
         own = rewards.total[:, : self.captions]  # without the greedy one
         alike = teach_nothing(advantage)
-        self._seen += len(alike)
-        self._alike += int(alike.sum())
+        counts = total(torch.tensor([int(alike.sum()), len(alike)], device=self.device)).tolist()
+        self._alike, self._seen = self._alike + counts[0], self._seen + counts[1]
         figures: dict[str, Any] = {
             "train_loss": loss.detach(),
             **parts,
@@ -343,8 +343,8 @@ class SelfCritical(StepTraining):
             log.write(self.global_step, curve, samples[: self.shown])
 
     def _tell_of_no_difference(self) -> None:
-        """Say once that the reward tells hardly any image's captions apart, from which nothing is learned."""
-        alike, seen = total(torch.tensor([self._alike, self._seen], device=self.device)).tolist()
+        """Say once that the reward tells hardly any image's captions apart, and teaches nothing of these."""
+        alike, seen = self._alike, self._seen
         if self._said or alike < MOSTLY * max(1, seen):
             return
         self._said = True
@@ -352,7 +352,7 @@ class SelfCritical(StepTraining):
             drawn = "" if self.baseline == "beam-mean" else "a higher model.temperature, "
             logger.warning(
                 "of %.0f %% of the images so far (%d of %d) no caption is worth more or less than the "
-                "baseline, and nothing is learned from these: try another reward, %sor more model.captions "
+                "baseline, and the reward teaches nothing of these: try another, %sor more model.captions "
                 "(no_difference in the logs)",
                 *(100 * alike / seen, alike, seen, drawn),
             )
@@ -370,14 +370,16 @@ class SelfCritical(StepTraining):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the seconds too."""
+        """Keep the seconds too, and how many images taught nothing."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["suisei_seconds"] = dict(self.seconds)
+        checkpoint["suisei_no_difference"] = [self._alike, self._seen]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Read the seconds too."""
+        """Read the seconds too, and how many images taught nothing."""
         super().on_load_checkpoint(checkpoint)
         self.seconds = dict(checkpoint["suisei_seconds"])
+        self._alike, self._seen = checkpoint.get("suisei_no_difference", (0, 0))
 
 
 def _mean(values: np.ndarray) -> float:

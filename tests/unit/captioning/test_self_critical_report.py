@@ -104,7 +104,7 @@ def test_a_reward_that_tells_no_captions_apart_is_said_once(
         monkeypatch.setattr(SelfCritical, "_reward", lambda _, texts, pairs: all_the_same(texts))
     more = [f"--reward={reward}", f"--model.baseline={baseline}", "--trainer.val_check_interval=2"]
     assert run(arguments(folder, tmp_path / "run", *more)) == 0
-    told = [text for text in caplog.messages if "nothing is learned" in text]
+    told = [text for text in caplog.messages if "teaches nothing" in text]
     assert len(told) == said
     shares = logged(tmp_path / "run", "no_difference")
     assert len(shares) == 6
@@ -113,10 +113,31 @@ def test_a_reward_that_tells_no_captions_apart_is_said_once(
         assert told[0].startswith("of 100 % of the images so far (8 of 8) no caption is worth more or less")
 
 
-def all_the_same(texts):
-    """Return rewards of captions that are all worth the same."""
+def test_a_resumed_run_counts_the_images_before_it_too(folder, tmp_path, caplog, monkeypatch):
+    """Four steps taught something, and the last two nothing."""
+    original = SelfCritical.training_step
+
+    def killed(self, positions, batch_idx):
+        if self.trainer.global_step == 4:
+            raise RuntimeError("a power cut")
+        return original(self, positions, batch_idx)
+
+    given = arguments(folder, tmp_path / "run", "--trainer.val_check_interval=2")
+    with monkeypatch.context() as patch:
+        patch.setattr(SelfCritical, "training_step", killed)
+        patch.setattr(SelfCritical, "_reward", lambda _, texts, pairs: all_the_same(texts, 1.0))
+        with pytest.raises(RuntimeError, match="power cut"):
+            run(given)
+    monkeypatch.setattr(SelfCritical, "_reward", lambda _, texts, pairs: all_the_same(texts))
+    assert run([*given, "--ckpt_path=last"]) == 0
+    assert logged(tmp_path / "run", "no_difference")[-2:] == [1, 1]
+    assert "teaches nothing" not in caplog.text
+
+
+def all_the_same(texts, apart=0.0):
+    """Return rewards of captions that are all worth the same, or each so much more than the one before."""
     shape = (len(texts), len(texts[0]))
-    return Rewards(np.full(shape, 0.1), {}, np.zeros(shape, bool))
+    return Rewards(np.full(shape, 0.1) + apart * np.arange(shape[1]), {}, np.zeros(shape, bool))
 
 
 def of_captioner(folder, output, *more):
