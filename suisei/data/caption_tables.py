@@ -9,7 +9,7 @@ from typing import Any
 
 from suisei.data.caption_objects import caption_field, image_field
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.fields import WHOLE, json_cell
+from suisei.data.fields import json_cell, without_fraction
 from suisei.data.file_rows import FileProblem
 from suisei.data.row_readers import RowReader
 from suisei.errors import DataError
@@ -54,8 +54,8 @@ def _of_cells(path: Path, number: int, cells: Mapping[str, str]) -> dict[str, An
             row[column] = json_cell(column, cells[column], '["a cat", "the cat"]')
         except DataError as error:
             raise DataError(f"{path}, row {number}: {error}") from None
-    if image and (whole := WHOLE.fullmatch(cells[image])):
-        row[image] = whole[1]
+    if image:
+        row[image] = without_fraction(cells[image])
     return row
 
 

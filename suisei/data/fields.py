@@ -31,7 +31,7 @@ from suisei.data.sample import CaptionSample, Rating, checked_caption, checked_n
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
-WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
+_WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
 """A whole number as pandas writes it where an id is missing elsewhere in the column."""
 
 
@@ -156,7 +156,12 @@ def _text(record: Mapping[str, Any], column: str | None) -> str | None:
 
 def _group(record: Mapping[str, Any], column: str | None, settings: Settings) -> str | None:
     name = _text(record, column)
-    whole = WHOLE.fullmatch(name) if settings.cells and name is not None else None
+    return without_fraction(name) if settings.cells and name is not None else name
+
+
+def without_fraction(name: str) -> str:
+    """Return the whole number that pandas made "1.0" of; any other name as it is."""
+    whole = _WHOLE.fullmatch(name)
     return whole[1] if whole else name
 
 

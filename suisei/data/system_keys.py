@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from suisei.data.caption_file import CaptionFile
+from suisei.data.fields import without_fraction
 from suisei.data.joins import image_names
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample, language_of, plain_name
 from suisei.data.system_files import SystemFile
 from suisei.errors import DataError
 
@@ -34,6 +36,7 @@ def image_keys(
         if conflict:
             raise DataError(f"{conflict}; give the rows of one image the same id in all files")
         return keys, False
+    files = [_with_plain_keys(file) for file in files]
     if given is None:
         kinds = [kind for kind in _SURER if all(kind in file.keys for file in files)]
         kinds = [k for k in kinds if not _conflict(files, [file.keys[k] for file in files], ids_name=True)]
@@ -44,6 +47,19 @@ def image_keys(
                 notes.append(f"systems are joined by {best}")
             return [file.keys[best] for file in files], False
     return _by_line(files, given, notes), True
+
+
+def _with_plain_keys(file: SystemFile) -> SystemFile:
+    """Return a file whose names are written as in any other: "1.0" as 1, marks over letters as one character.
+
+    Those of a kind that would not tell its samples apart any more stay as they are.
+    """
+    keys = dict(file.keys)
+    for kind, names in file.keys.items():
+        plain = tuple(plain_name(without_fraction(name)) for name in names)
+        if len(set(plain)) == len(plain):
+            keys[kind] = plain
+    return replace(file, keys=keys)
 
 
 def _conflict(

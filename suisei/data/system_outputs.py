@@ -160,7 +160,9 @@ def _join(
     ]
     groups = {key: _image_of(key, keyed) for key in common}
     if (count := len(set(groups.values()))) < 2:
-        raise DataError(f"the systems have {count} images in common; a comparison needs two at least")
+        shown = ", ".join(f"{keys[0]!r} in {file.name}" for keys, file in zip(names, files, strict=True))
+        such = "" if count or given is not None else f" (the first is {shown})"
+        raise DataError(f"the systems have {count} images in common{such}; a comparison needs two at least")
     shared = {key: _shared_references(key, files, keyed, given) for key in common}
     if given is not None and any(sample.references for file in files for sample in file.samples):
         notes.append("references in the systems' own rows are not used: --references is given")

@@ -129,6 +129,29 @@ def test_another_order_is_noticed_where_references_have_no_ids(save):
         load_systems([a, b], references=[save("refs.txt", "r\ns\n")])
 
 
+@pytest.mark.parametrize("spelt", ["e\u0301.jpg é.jpg e.jpg", "7.0 7 1"], ids=["marks", "numbers"])
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_names_are_joined_however_they_are_spelt(save, form, spelt):
+    """As macOS names files, and as pandas writes numbers beside a missing one."""
+    decomposed, composed, other = spelt.split()
+
+    def file(name, *ids):
+        if form == "json":
+            return save(f"{name}.json", [{"image_id": key, "caption": f"{name}{key}"} for key in ids])
+        return save(f"{name}.csv", "id,candidate\n" + "".join(f"{key},{name}{key}\n" for key in ids))
+
+    systems = load_systems([file("a", decomposed, other), file("b", other, composed)])
+    assert systems.keys == (composed, other)
+    assert captions(systems)["b"] == [f"b{composed}", f"b{other}"]
+    with pytest.raises(DataError, match=rf"another order: id '{composed}' is row 1 of a and row 2 of c"):
+        load_systems(
+            [file("a", decomposed, other), file("c", "0", composed)],
+            references=[save("refs.txt", "r\ns\n")],
+        )
+    both = load_systems([file("a", decomposed, composed), file("b", composed, decomposed)])
+    assert both.keys == (decomposed, composed)
+
+
 @pytest.mark.parametrize("form", ["results", "rows"])
 def test_files_that_lack_different_images_are_not_joined_line_by_line(save, form):
     """As many captions of images 1 to 3 and of 1, 3 and 4: rows 2 and 3 are of other images."""
@@ -286,8 +309,8 @@ def test_systems_without_common_ids(save):
     a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "x", "3": "y", "4": "z"})
     with pytest.raises(DataError, match="1 images in common"):
         load_systems([a, b])
-    with pytest.raises(DataError, match="0 images in common"):  # as many rows, but of other images
-        load_systems([a, save("c.json", {"8": "x", "9": "y"})])
+    with pytest.raises(DataError, match=r"0 images in common \(the first is '1' in a, '8' in c\)"):
+        load_systems([a, save("c.json", {"8": "x", "9": "y"})])  # as many rows, but of other images
     with pytest.raises(
         DataError, match=r"none of its 2 rows has an image .* ids such as 'p'; .*id such as '1'"
     ):
