@@ -217,6 +217,11 @@ def _segment(record: Mapping[str, Any], column: str | None, settings: Settings) 
 
 
 def _file(record: Mapping[str, Any], column: str | None, settings: Settings, what: str) -> Path | None:
+    if isinstance(record.get(column or ""), bytes | dict):  # as Hugging Face's datasets write images
+        raise DataError(
+            f"{column} holds the {what} itself, not the name of its file; save it to a file and name that, "
+            f"or do without: --column {what}="
+        )
     name = _text(record, column)
     if name is None:
         return None

@@ -53,6 +53,7 @@ UNRATED: NamedColumns = {"rating": None, "rating_scale": None}
 """For what has no use for ratings, on whatever scale they are."""
 
 _EXCEL = (".xlsx", ".xls", ".ods")
+_PACKED = (".zip", ".bz2", ".xz", ".zst", ".7z")
 _NOTES = 3
 """So many notes about columns at most are told of one file, whose rows may differ in theirs."""
 
@@ -68,6 +69,7 @@ def format_of(path: Path | str) -> str:
         raise ConfigError(f"{path}: Parquet is compressed inside; write it without .gz")
     if suffix not in FORMATS:
         hint = " (Excel: save it as 'CSV UTF-8')" if suffix in _EXCEL else ""
+        hint = " (decompress it; of compressed files .gz alone is read)" if suffix in _PACKED else hint
         raise ConfigError(
             f"{path}: {f'unknown file format {suffix!r}' if suffix else 'no file format in the name'}{hint}; "
             f"expected {', '.join(FORMATS)}"

@@ -5,6 +5,7 @@ A raw row is a record of fields, or what is wrong with it; ``suisei.data.formats
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -155,7 +156,7 @@ class RowReader:
         delimiter = self._delimiter(first[1])
         records = delimited_records(_again(first, lines), delimiter)
         header = next(records)
-        names = self._checked_header(header.fields, header.problem)
+        names = self._checked_header(header.fields, header.problem or _start_problem(header.fields))
         blank: list[int] = []
         for record in records:
             if record.problem is None and not record.fields:
@@ -233,6 +234,17 @@ _READERS: dict[str, Callable[[RowReader, TextIO], Iterator[RawRow]]] = {
     "csv": RowReader.delimited_rows,
     "tsv": RowReader.delimited_rows,
 }
+
+
+_FOR_EXCEL = re.compile("sep=.?")  # what separates the columns may have ended the field
+
+
+def _start_problem(fields: list[str]) -> str | None:
+    """Say what is wrong with a first line that has no names of columns."""
+    if not fields:
+        return "the first line is blank; remove it, so that the names of the columns come first"
+    told = _FOR_EXCEL.fullmatch(fields[0])
+    return "the first line tells Excel what separates the columns; remove it" if told else None
 
 
 def _again(first: Line, lines: Iterator[Line]) -> Iterator[Line]:

@@ -212,7 +212,10 @@ def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(t
         ("h.json", b'{"images": [{"sentences": []}]}', "a Karpathy split holds references.*--references"),
         ("h.json", b"[]", "the file is empty"),
         ("h.csv", b"candidate,\x83\n", "header: not valid UTF-8"),
-        ("h.csv", b"\ncandidate\na\n", "header: no column 'candidate'"),
+        ("h.csv", b"\ncandidate\na\n", "header: the first line is blank"),
+        ("h.csv", b"\xef\xbb\xbfsep=,\r\ncandidate,id\r\n", "header: the first line tells Excel"),
+        ("h.csv", b"sep=;\ncandidate;id\na;1\n", "header: the first line tells Excel"),
+        ("h.tsv", b"sep=\t\ncandidate\tid\na\t1\n", "header: the first line tells Excel"),
         ("u.csv", "candidate\na\n".encode("utf-16"), "UTF-16"),
         ("u.csv", "candidate\na\n".encode("utf-16-be"), "UTF-16"),
         ("u.jsonl", '{"candidate": "a"}\n'.encode("utf-16-le"), "UTF-16"),
@@ -255,6 +258,14 @@ def test_a_line_in_shift_jis_after_others_in_utf8_costs_one_row(tmp_path):
     assert [sample.candidate for sample in samples] == ["犬", "a cat"]
 
 
+@pytest.mark.parametrize("held", [b"\x89PNG", {"bytes": b"\x89PNG", "path": "a.png"}])
+def test_an_image_in_a_cell_is_told_from_the_name_of_its_file(tmp_path, held):
+    path = parquet(tmp_path, candidate=["a"], image=[held])
+    with pytest.raises(DataError, match="row 1: image holds the image itself, not the name of its file"):
+        read_samples(path)
+    assert read_samples(path, columns={"image": None})[0].image is None
+
+
 def test_absent_files_folders_and_unknown_formats(tmp_path):
     with pytest.raises(DataError, match=r"gone\.csv: no such file"):
         read_samples(tmp_path / "gone.csv")
@@ -263,6 +274,9 @@ def test_absent_files_folders_and_unknown_formats(tmp_path):
         read_samples(tmp_path / "folder.csv")
     with pytest.raises(ConfigError, match=r"'\.xlsx' \(Excel: save it as 'CSV UTF-8'\); expected \.jsonl"):
         read_samples(tmp_path / "rows.xlsx")
+    for name in ("rows.zip", "rows.csv.xz", "rows.jsonl.zst"):
+        with pytest.raises(ConfigError, match=r"\(decompress it; of compressed files \.gz alone is read\)"):
+            read_samples(tmp_path / name)
     with pytest.raises(ConfigError, match=r"Parquet is compressed inside; write it without \.gz"):
         read_samples(tmp_path / "rows.parquet.gz")
     with pytest.raises(ConfigError, match="format is 'xml'; expected jsonl, csv, tsv, parquet, json, text"):
