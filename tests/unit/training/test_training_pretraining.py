@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from suisei.data.idf import IdfTable
+from suisei.data.sample import CaptionSample
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
@@ -14,6 +15,7 @@ from suisei.training import image_pretraining, pretraining
 from suisei.training.image_pretraining import pretrain_images
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 from suisei.training.support import CaptionCorpus
+from suisei.training.text_run import retrieval
 
 GROUPS = [
     ("a dog on grass", "the puppy in a meadow", "a dog in a meadow"),
@@ -45,6 +47,20 @@ def cosines(text, weights):
         vectors = objective.embed(text.tokenize([c for group in GROUPS for c in group[:2]]))
     torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(len(vectors)))
     return vectors[::2] @ vectors[1::2].T
+
+
+def test_an_encoder_that_says_the_same_of_all_captions_finds_one_of_as_many_as_there_are(monkeypatch):
+    text, weights = make()
+    groups = [(f"a dog {n}", f"a cat {n}") for n in range(20)]
+    samples = [CaptionSample("c", references, group=references[0]) for references in groups]
+    vectors = torch.randn(8, generator=torch.Generator().manual_seed(0)).repeat(40, 1)
+    monkeypatch.setattr(CaptionPretraining, "embed", lambda *_: vectors)
+    found = retrieval(text, weights, samples)
+    assert found == {"images": 20, "recall@1": pytest.approx(1 / 20), "recall@10": pytest.approx(1 / 2)}
+    vectors[2:4] = -vectors[2:4]  # one image's captions are told from the others
+    found = retrieval(text, weights, samples)
+    assert found["recall@1"] == pytest.approx((1 + 19 / 19) / 20)
+    assert retrieval(text, weights, []) == {"images": 0, "recall@1": 0.0, "recall@10": 0.0}
 
 
 def test_captions_of_one_image_come_together():
