@@ -39,7 +39,7 @@ def fit_start(
         said: gives the batch of some positions and what the model says of it.
     """
     rows = _some_of_each(table, training)
-    pairs = np.arange(len(table.pairs))[: len(rows)] + len(table)
+    pairs = np.random.default_rng(0).permutation(len(table.pairs))[: len(rows)] + len(table)
     parts = -(-len(rows) // PER_BATCH)
     found = []
     for own, beside in zip(np.array_split(rows, parts), np.array_split(pairs, parts), strict=True):

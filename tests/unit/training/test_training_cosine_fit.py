@@ -98,3 +98,31 @@ def test_every_line_is_that_of_its_own_cosines_and_the_constant_is_the_mean_of_t
     assert float(model.start.nothing) == pytest.approx(logit(np.mean(means)), abs=1e-5)
     [(followed, share)] = extras
     assert (followed[:, 0].tolist(), share) == (_some_of_each(table, range(count)).tolist(), 1.0)
+
+
+def test_pairs_are_drawn_from_all_of_a_sorted_file_and_ratings_of_one_keep_the_start_finite():
+    count, paired = PER_BATCH + 6, 2000
+    table = SampleTable(
+        [CaptionSample(f"c {n}", ("r",), rating=1.0) for n in range(count)],
+        pairs=[(f"a {n}", f"b {n}", n / paired) for n in range(paired)],
+    )
+    drawn = []
+
+    def said(positions):
+        drawn.extend(position - count for position in positions if position >= count)
+        rows = sum(position < count for position in positions)
+        outputs = SimpleNamespace(
+            logits=torch.zeros(1, rows),
+            similar=torch.full((rows, 3), torch.nan),
+            seen=None,
+            extras=torch.empty(rows, 1),
+        )
+        return SimpleNamespace(pairs=None), outputs
+
+    model = SimpleNamespace(start=CosineStart(), follow_extras=lambda *_: None)
+    for _ in range(2):
+        fit_start(model, Objective(LossConfig()), table, range(count), said)
+    assert drawn[:count] == drawn[count:]
+    assert len(set(drawn)) == count
+    assert np.mean(drawn) == pytest.approx(paired / 2, abs=paired / 8)
+    assert float(model.start.nothing) == pytest.approx(logit(0.99))
