@@ -94,8 +94,8 @@ class Ridge(Metric):
         """Score training samples as if they were new: each by weights fitted without its group.
 
         Returns:
-            float64 [N]; NaN where a sample has no references. With fewer groups than inner folds all
-            of it is NaN.
+            float64 [N]; NaN where a sample has no rating or no references. With fewer groups than inner
+            folds all of it is NaN.
         """
         from sklearn.linear_model import Ridge as LinearRidge
         from sklearn.model_selection import GroupKFold
