@@ -13,7 +13,7 @@ from suisei.training import objective as objective_module
 from suisei.training import processes
 from suisei.training.batching import EpochBatches
 from suisei.training.objective import LossConfig, Objective
-from suisei.training.shares import RankBatches, part_of, share_of, shared_out
+from suisei.training.shares import RankBatches, part_of, parts, share_of, shared_out
 
 SAMPLES = 30
 
@@ -47,9 +47,18 @@ def test_groups_stay_together_and_processes_get_about_as_much():
 def test_parts_in_order_are_the_batch_in_order_whatever_its_length():
     for size, world in itertools.product(range(1, 9), (2, 3, 4)):
         batch = list(range(100, 100 + size))
-        parts = [part_of(batch, rank, world) for rank in range(world)]
-        assert [p for part in parts if part.places != [-1] for p in part] == batch
-        assert all(part.places == [-1] and len(part) == 1 for part in parts if part.places[0] < 0)
+        given = [part_of(batch, rank, world) for rank in range(world)]
+        assert [p for part in given if part.places != [-1] for p in part] == batch
+        assert all(part.places == [-1] and len(part) == 1 for part in given if part.places[0] < 0)
+
+
+def test_every_process_has_its_part_of_each_batch_and_one_alone_the_batches():
+    batches = [[3, 1, 2, 0], [5, 4]]
+    assert parts(batches, 0, 1) == batches
+    assert not hasattr(parts(batches, 0, 1)[0], "places")
+    ranks = [parts(batches, rank, 2) for rank in range(2)]
+    assert [[*own, *other] for own, other in zip(*ranks, strict=True)] == batches
+    assert [len(own) for own in ranks[0]] == [2, 1]
 
 
 def test_an_epoch_of_shares_is_that_of_one_process_and_can_be_entered_in_its_middle():
