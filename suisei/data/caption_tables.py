@@ -76,6 +76,6 @@ def begins_with_token(path: Path) -> bool:
     try:
         with open_plain(path) as stream:
             line = next(filter(bytes.strip, iter(lambda: stream.readline(_LINE), b"")), b"")
-        return _TOKEN.fullmatch(line.decode("utf-8-sig").rstrip("\r\n")) is not None
+        return _TOKEN.fullmatch(line.decode().rstrip("\r\n")) is not None
     except (DataError, OSError, UnicodeDecodeError):
         return False

@@ -58,6 +58,27 @@ def test_parquet_may_hold_a_list_of_references_a_row(tmp_path):
     assert read_references([tmp_path / "refs.parquet"]).captions == IMAGES
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_ids_that_number_rows_are_not_those_of_images(tmp_path, save, kind):
+    """Columns that say nothing of captions or images may hold what Python has no object for."""
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        {"id": [1, 2], "file_name": ["2.jpg", "1.jpg"], "references": ["two dogs", "a girl"]}
+    )
+    path = tmp_path / f"refs.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        far = pyarrow.array([17_000_000, 0], pyarrow.date32())  # the year 48,514
+        table = pyarrow.Table.from_pandas(frame).append_column("taken", far)
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    assert read_references([path]).row_files == {"2.jpg": {"1"}, "1.jpg": {"2"}}
+    rows = save("rows.jsonl", '{"id": "1", "image": "1.jpg", "candidate": "a child"}\n')
+    (tmp_path / "1.jpg").touch()
+    (sample,) = read_samples(rows, references=[path], note=str)
+    assert sample.references == ("a girl",)
+
+
 def test_a_table_may_be_compressed(tmp_path):
     with gzip.open(tmp_path / "refs.csv.gz", "wt") as stream:
         stream.write(TABLES["refs.csv"])
