@@ -186,13 +186,20 @@ def submitted(pool: ProcessPoolExecutor, function: Callable[..., T], *given: Any
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_SECONDS_TO_END = 5
+"""For what remains of a pool whose workers were told to end; they do at once unless the system is stuck."""
+
+
 def end_at_once(pool: ProcessPoolExecutor) -> None:
     """End a pool and its workers, whatever they are at: what they have not finished is lost."""
     processes = list((getattr(pool, "_processes", None) or {}).values())
+    manager = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         with suppress(OSError, ValueError):
             process.terminate()
+    if manager is not None:  # its last act closes a pipe, which a program that ends meanwhile writes to
+        manager.join(_SECONDS_TO_END)
 
 
 _worker: tuple[Scorer | UnavailableError, CollectedWarnings] | None = None

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -147,6 +149,14 @@ def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, row
     resumed = [*command, "--input", str(source), "--resume"]
     assert subprocess.run(resumed, capture_output=True, check=False).returncode == 0
     assert [row["id"] for row in read_rows(output)] == [row["id"] for row in rows]
+
+
+def test_nothing_of_a_pool_is_left_once_it_was_ended():
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(time.sleep, 100)
+        manager = pool._executor_manager_thread
+        parallel.end_at_once(pool)
+        assert not manager.is_alive()  # which would close a pipe that Python writes to as it ends
 
 
 LAUNCHER = """
