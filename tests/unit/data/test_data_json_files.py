@@ -102,3 +102,10 @@ def test_a_data_frame_that_pandas_wrote_otherwise_than_in_rows_is_named(tmp_path
         "a dog",
         "a cat",
     ]
+
+
+def test_empty_objects_by_id_are_no_data_frame(tmp_path):
+    (tmp_path / "refs.json").write_text('{"1": {}, "2": {}}')
+    with pytest.raises(DataError) as raised:
+        read_references([tmp_path / "refs.json"])
+    assert "DataFrame" not in str(raised.value)
