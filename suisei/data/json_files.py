@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from suisei.data.column_names import field_called
 from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.errors import DataError
 
@@ -79,19 +80,30 @@ def as_object(record: Any) -> dict[str, Any]:
 def frame_problem(content: Mapping[str, Any]) -> str:
     """Say what to do with an object that pandas makes of a whole DataFrame; "" of any other.
 
-    It has the columns of rows numbered from 0, as it does unless told otherwise, or the parts of the
-    forms "split" and "table".
+    It has the columns of rows numbered from 0, as it does unless told otherwise, columns of captions whose
+    rows have names, or the parts of the forms "split" and "table".
     """
+    said = "it is a DataFrame, but not row by row; write it by frame.to_json"
     parts = content.keys() in _FRAME_PARTS and isinstance(content["data"], list)
-    if not parts and not (content and all(map(_is_numbered, content.values()))):
-        return ""
-    return (
-        "it is a DataFrame, but not row by row; write it by frame.to_json(FILE, orient='records', lines=True)"
-    )
+    if parts or (content and all(map(_is_numbered, content.values()))):
+        return f"{said}(FILE, orient='records', lines=True)"
+    return f"{said}('NAME.json', orient='index'), which keeps its index" if _has_named_rows(content) else ""
 
 
 def _is_numbered(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == [str(number) for number in range(len(value))] != []
+
+
+def _has_named_rows(content: Mapping[str, Any]) -> bool:
+    """Say whether columns, of captions among them, hold objects of the same keys, no names of columns."""
+    first = next(iter(content.values()), None)
+    if not isinstance(first, dict) or not first:
+        return False
+    return (
+        all(isinstance(value, dict) and value.keys() == first.keys() for value in content.values())
+        and not {"candidate", "references"}.isdisjoint(map(field_called, content))
+        and not any(map(field_called, first))
+    )
 
 
 def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix: str = "") -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from suisei.data.coco import read_references, read_results
 from suisei.data.formats import read_samples
-from suisei.data.json_files import parse_object, read_object
+from suisei.data.json_files import frame_problem, parse_object, read_object
 from suisei.data.karpathy_parts import read_parts
 from suisei.data.pairs import load_pairs
 from suisei.data.sample import CaptionSample
@@ -102,6 +102,41 @@ def test_a_data_frame_that_pandas_wrote_otherwise_than_in_rows_is_named(tmp_path
         "a dog",
         "a cat",
     ]
+
+
+def test_a_data_frame_by_columns_whose_rows_have_names_is_named_and_its_fix_keeps_them(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"caption": ["a dog", "a cat"], "lang": ["en", "en"]}, index=["x.png", "y.png"])
+    for name, kept in (("two", frame), ("one", frame[["caption"]])):
+        path = tmp_path / f"{name}.json"
+        kept.to_json(path)
+        kept.to_json(path.with_suffix(".jsonl"))
+        for read in (read_samples, lambda path: read_references([path]), read_results):
+            with pytest.raises(DataError, match=rf"{name}\.json: it is a DataFrame, .*orient='index'"):
+                read(path)
+        with pytest.raises(DataError, match=r"\.jsonl, row 1: it is a DataFrame, .*orient='index'"):
+            read_samples(path.with_suffix(".jsonl"))
+        kept.to_json(path, orient="index")
+        assert [(s.group, s.candidate) for s in read_samples(path, note=str)] == [
+            ("x.png", "a dog"),
+            ("y.png", "a cat"),
+        ]
+        assert read_references([path]).captions == {"x.png": ("a dog",), "y.png": ("a cat",)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"7": {"caption": "a dog"}, "8": {"caption": "a cat"}},
+        {"text": {"caption": "a dog"}, "target": {"caption": "a cat"}},
+        {"7": {"en": "a dog"}, "8": {"en": "a cat"}},
+        {"caption": {}},
+        {"caption": {"a": "a dog"}, "image": {"b": "b.png"}},
+        {"caption": {"a": "a dog"}, "image": "b.png"},
+    ],
+)
+def test_what_is_no_column_by_column_data_frame_is_taken_for_none(content):
+    assert frame_problem(content) == ""
 
 
 def test_empty_objects_by_id_are_no_data_frame(tmp_path):
