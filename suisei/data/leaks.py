@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suisei.data.copies import copies_among, real_paths, same_files
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import caption_key, group_of
 
@@ -77,8 +76,8 @@ def linked_groups(sources: Sequence[Sequence[CaptionSample]]) -> dict[str, str]:
 def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionSample]) -> dict[str, int]:
     """Count what a part shares with another, whatever their groups are called.
 
-    Image files are the same where their content is: files of one size are compared by hash. Captions are
-    the same where :func:`suisei.data.splits.caption_key` is, so that case and punctuation make no other.
+    Image files are the same where their content is (:func:`suisei.data.copies.same_files`). Captions are the
+    same where :func:`suisei.data.splits.caption_key` is, so that case and punctuation make no other.
 
     Args:
         held_out: samples for validation or test.
@@ -92,7 +91,7 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
         images share is no such thing. Empty where nothing is shared.
     """
     places = [_image_places(held_out), _image_places(others)]
-    hashes = _same_files([set(part.values()) for part in places])
+    hashes = same_files(*(part.values() for part in places))
     own, other = (
         _contents(samples, {image: hashes.get(place, place) for image, place in part.items()})
         for samples, part in zip((held_out, others), places, strict=True)
@@ -130,6 +129,19 @@ def shared_between(parts: Mapping[str, Sequence[CaptionSample]]) -> dict[str, di
         names: shared_contents(*(parts[part] for part in names.split(" and "))) for names in CONSEQUENCES
     }
     return {names: found for names, found in counts.items() if found}
+
+
+def shared_image(parts: Mapping[str, Sequence[CaptionSample]]) -> str:
+    """Return which file of a part is a copy of one of another part, the first that is found; "" for none.
+
+    Args:
+        parts: as for :func:`shared_between`.
+    """
+    for names in CONSEQUENCES:
+        own, other = (_image_places(parts[part]) for part in names.split(" and "))
+        for name, original in copies_among(own, other).items():
+            return f"{name} is a copy of {original}"
+    return ""
 
 
 def describe_shared(*shared: Mapping[str, Mapping[str, int]]) -> str:
@@ -180,33 +192,6 @@ def _image_name(sample: CaptionSample, images: Mapping[str | Path, str]) -> str 
     return content_key(sample.image)
 
 
-def _image_places(samples: Iterable[CaptionSample]) -> dict[str | Path, str]:
+def _image_places(samples: Iterable[CaptionSample]) -> dict[Path | str, str]:
     """Return the real path of every image file, by the name that samples give it."""
-    paths = {sample.image for sample in samples if isinstance(sample.image, str | Path)}
-    return {path: os.path.realpath(path) for path in paths}
-
-
-def _same_files(parts: Sequence[set[str]]) -> dict[str, str]:
-    """Return {path: hash of the content} of files whose size occurs in both parts under other paths."""
-    sizes = [_by_size(part - other) for part, other in (parts, parts[::-1])]
-    candidates = [path for size in sizes[0].keys() & sizes[1].keys() for by in sizes for path in by[size]]
-    hashes = {}
-    for path in candidates:
-        try:
-            with Path(path).open("rb") as file:
-                hashes[path] = hashlib.file_digest(file, "blake2b").hexdigest()
-        except OSError:
-            continue  # whatever reads the image next says what is wrong with it
-    return hashes
-
-
-def _by_size(paths: Iterable[str]) -> dict[int, list[str]]:
-    sizes: dict[int, list[str]] = {}
-    for path in paths:
-        try:
-            status = os.stat(path)  # noqa: PTH116 - one call per image
-        except OSError:
-            continue
-        if os.path.isfile(path):  # noqa: PTH113
-            sizes.setdefault(status.st_size, []).append(path)
-    return sizes
+    return real_paths(sample.image for sample in samples if isinstance(sample.image, str | Path))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
+from suisei.data.copies import copies_among
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
@@ -80,7 +81,7 @@ def is_pairs(source: str) -> bool:
 
 
 def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> None:
-    """Refuse image files that are in training and in another part.
+    """Refuse image files that are in training and in another part, and say which ones are copies.
 
     Args:
         training: the training images.
@@ -89,13 +90,22 @@ def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> N
     Raises:
         DataError: some are.
     """
-    seen = {one.image.resolve() for one in training}
+    learned = [one.image for one in training]
+    seen = {image.resolve() for image in learned}
     for part, images in others.items():
-        both = [one.image for one in images if one.image.resolve() in seen]
+        own = [one.image for one in images]
+        both = [image for image in own if image.resolve() in seen]
         if both:
             raise DataError(
                 f"data.{part} shares {len(both)} images with data.train, such as {both[0]}; a model is "
                 "measured on images that it has not learned"
+            )
+        if copies := copies_among(own, learned):
+            name, original = next(iter(copies.items()))
+            _LOG.warning(
+                "data.%s has images of data.train under other names (%d, such as %s, which is %s there): a "
+                "model is measured on images that it has not learned; leave them out of one of the two",
+                *(part, len(copies), name, original),
             )
 
 

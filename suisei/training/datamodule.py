@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
-from suisei.data.leaks import describe_shared, shared_between
+from suisei.data.leaks import describe_shared, shared_between, shared_image
 from suisei.data.load import load_data
 from suisei.data.raters import raters_joined
 from suisei.data.sample import CaptionSample
@@ -203,7 +203,8 @@ class CaptionDataModule(ResumableData):
         parts["support"] = [CaptionSample(said[0], said, image) for image, said in self.support_data.images]
         self.shared = shared_between(parts)
         if self.shared:
-            logger.warning("%s", describe_shared(self.shared))
+            copy = shared_image(parts)
+            logger.warning("%s%s", describe_shared(self.shared), f" For instance, {copy}." if copy else "")
 
     def _held_out(self) -> list[CaptionSample]:
         return [*self.part("validation"), *self.part("test")]

@@ -94,11 +94,34 @@ def test_an_image_is_the_same_under_another_name_and_as_a_copy(pictures, tmp_pat
     assert shared_contents([sample(copy, 0)], training)["rows"] == 1
 
 
-def test_files_of_one_size_are_compared_by_content(tmp_path):
+@pytest.mark.parametrize("differs", [b"b" * 100, b"b" + b"a" * 9_999, b"a" * 9_999 + b"b"])
+def test_files_of_one_size_are_compared_by_content(tmp_path, differs):
     one, other = tmp_path / "one.png", tmp_path / "other.png"
-    one.write_bytes(b"a" * 100)
-    other.write_bytes(b"b" * 100)
+    one.write_bytes(b"a" * len(differs))
+    other.write_bytes(differs)
     assert shared_contents([sample(one)], [sample(other, 1)]) == {}
+    other.write_bytes(one.read_bytes())
+    assert shared_contents([sample(one)], [sample(other, 1)])["images"] == 1
+
+
+def test_a_copy_of_an_image_that_both_parts_have_is_found(pictures, tmp_path):
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(pictures[0].read_bytes())
+    training = [sample(pictures[0], 1), sample(pictures[1], 2)]
+    assert shared_contents([sample(pictures[0], 3), sample(copy, 1)], training)["rows"] == 1
+    assert shared_contents([sample(pictures[0], 3), sample(copy, 4)], training)["images"] == 1
+
+
+def test_a_training_names_a_copy_and_the_image_that_it_is_of(pictures, tmp_path, caplog):
+    copies = [tmp_path / f"copy{number}.png" for number in range(4)]
+    for copy, picture in zip(copies, pictures, strict=True):
+        copy.write_bytes(picture.read_bytes())
+    train = write(tmp_path / "train.jsonl", rows(20, images=pictures))
+    tested = [{**row, "references": ["other"]} for row in rows(1, prefix="x", images=copies)]
+    module = CaptionDataModule(train, test=write(tmp_path / "test.jsonl", tested))
+    module.load()
+    assert module.shared["test and train"] == {"rows": 0, "images": 1, "references": 0}
+    assert caplog.messages[-1].endswith(f"For instance, {copies[0]} is a copy of {pictures[0]}.")
 
 
 def test_images_in_memory_and_missing_files_are_no_trouble(tmp_path):

@@ -145,6 +145,25 @@ def test_images_that_are_trained_on_and_validate_are_said(folder, caplog):
         assert len(found) == said
 
 
+def test_copies_of_images_that_are_trained_on_are_said(folder, caplog):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    for name, copied in (("copy1.png", rows[0]), ("copy2.png", rows[1])):
+        (folder / name).write_bytes((folder / copied["image"]).read_bytes())
+    parts = {
+        "first": rows[:5],
+        "last": rows[5:],
+        "copied": [*rows[5:], {**rows[0], "image": "copy1.png"}, {**rows[1], "image": "copy2.png"}],
+    }
+    for name, own in parts.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    PairDataModule(str(folder / "first.jsonl"), str(folder / "last.jsonl"), batch_size=4).load()
+    assert caplog.messages == []
+    PairDataModule(str(folder / "first.jsonl"), str(folder / "copied.jsonl"), batch_size=4).load()
+    (said,) = caplog.messages
+    assert said.startswith("data.validation has images of data.train under other names (2, such as ")
+    assert f"{folder / 'copy1.png'}, which is {folder / rows[0]['image']} there" in said
+
+
 def test_a_single_validation_image_is_refused(folder):
     one = folder / "one.jsonl"
     one.write_text((folder / "train.jsonl").read_text().splitlines(keepends=True)[0])
