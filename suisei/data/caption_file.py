@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suisei.errors import DataError
 
+KEEP_ZEROS = "write ids alike in both, and read them as text (pandas: dtype=str), which keeps the zeros"
+"""What to do about ids that lost leading zeros."""
 _SHOWN = 5
 
 
@@ -46,6 +48,7 @@ class CaptionFile:
     repeated: int = 0
     doubt: str = ""
     _like: dict[str, str] | None = None
+    _bare: dict[str, str] | None = None
 
     def find(self, name: str | None) -> tuple[str, ...] | None:
         """Return the captions of an image by its id or, where files are listed, by its file's name."""
@@ -54,6 +57,22 @@ class CaptionFile:
     def image_of(self, name: str) -> str:
         """Return the image that an id or a file's name stands for; the name itself where it is neither."""
         return name if name in self.captions else self._of_file(name) or name
+
+    def without_zeros(self, names: Iterable[str | None]) -> str:
+        """Say which of some names differ from those of images here in leading zeros alone; "" for none.
+
+        Programs that take ids for numbers drop the zeros.
+
+        Args:
+            names: of images that are not found here.
+        """
+        if self._bare is None:
+            self._bare = {image.lstrip("0"): image for image in self.captions if image.isdecimal()}
+        for name in names:
+            like = self._bare.get(name.lstrip("0")) if name and name.isdecimal() else None
+            if like is not None:
+                return f"{name!r} differs from {like!r} in leading zeros alone; {KEEP_ZEROS}"
+        return ""
 
     def contradiction(self, image: str, names: Mapping[str, str | None]) -> str:
         """Say that a file or group is of another image here than the one it is said to be of; else "".

@@ -205,7 +205,7 @@ def _with_references(
         names = image_names(row.sample)
         found = known.find(names[kind])
         if found is None:
-            absent.add(row)
+            absent.add(row, known.without_zeros([names[kind]]))
         elif problem := known.contradiction(known.image_of(str(names[kind])), names):
             error = DataError(f"{name}, row {row.number}: {problem}; name the images alike in both")
             yield replace(row, sample=None, error=error)
@@ -223,10 +223,11 @@ def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], na
     best = max(found, key=lambda kind: found[kind])
     if not found[best]:
         ours = "; ".join(f"{kind} such as {value!r}" for kind, value in names[0].items() if value)
+        zeros = known.without_zeros(each[kind] for kind in known.kinds for each in names)
         raise DataError(
             f"{name}: none of its first {len(names):,} rows has an image of {known.name}, which has ids "
             f"such as {next(iter(known.captions))!r}; the rows have {ours or 'nothing that names an image'} "
-            "(--column group=NAME says which column does)"
+            f"({zeros and f'{zeros}; or '}--column group=NAME says which column does)"
         )
     return best
 
@@ -305,7 +306,7 @@ class _Absent:
 
     def __init__(self, what: str, note: Note) -> None:
         self._what, self._note = what, note
-        self._count, self._first = 0, ""
+        self._count, self._first, self._why = 0, "", ""
 
     def among(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows, and tell at their end, where a problem ends them too, how many were added."""
@@ -316,8 +317,9 @@ class _Absent:
             raise
         self._tell()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, why: str = "") -> None:
         self._count += 1
+        self._why = self._why or why
         if self._count == 1:
             named = row.sample.group or row.id if row.sample is not None else row.id
             self._first = f"row {row.number}" + (f", {named!r}" if named else "")
@@ -325,4 +327,5 @@ class _Absent:
     def _tell(self) -> None:
         if self._count:
             rows = "row" if self._count == 1 else "rows"
-            self._note(f"{self._what} for {self._count:,} {rows} (the first: {self._first})")
+            why = f"; {self._why}" if self._why else ""
+            self._note(f"{self._what} for {self._count:,} {rows} (the first: {self._first}){why}")

@@ -36,7 +36,7 @@ def image_keys(
         if conflict:
             raise DataError(f"{conflict}; give the rows of one image the same id in all files")
         return keys, False
-    files = [_with_plain_keys(file) for file in files]
+    files = _with_like_zeros([_with_plain_keys(file) for file in files], notes)
     if given is None:
         kinds = [kind for kind in _SURER if all(kind in file.keys for file in files)]
         kinds = [k for k in kinds if not _conflict(files, [file.keys[k] for file in files], ids_name=True)]
@@ -60,6 +60,30 @@ def _with_plain_keys(file: SystemFile) -> SystemFile:
         if len(set(plain)) == len(plain):
             keys[kind] = plain
     return replace(file, keys=keys)
+
+
+def _with_like_zeros(files: Sequence[SystemFile], notes: list[str]) -> list[SystemFile]:
+    """Return files whose names have the leading zeros of any file, where that joins more of them.
+
+    A program that takes ids for numbers drops zeros. Names that they alone tell apart stay as they are.
+    """
+    keys = [dict(file.keys) for file in files]
+    for kind in _SURER:
+        names = [file.keys.get(kind, ()) for file in files]
+        bare = [{name.lstrip("0") if name.isdecimal() else name: name for name in own} for own in names]
+        if any(len(each) < len(own) for each, own in zip(bare, names, strict=True)):
+            continue
+        like = set.intersection(*map(set, bare))
+        if len(like) <= len(set.intersection(*map(set, names))):
+            continue
+        spelt = [(each, name) for own in bare for each, name in own.items()]
+        full = dict(sorted(spelt, key=lambda pair: len(pair[1])))  # the longest stays
+        for number, own in enumerate(bare):
+            keys[number][kind] = tuple(full[each] for each in own)
+        first = next(each for each in bare[0] if each in like and len({own[each] for own in bare}) > 1)
+        shown = " and ".join(f"{own[first]!r} in {file.name}" for own, file in zip(bare, files, strict=True))
+        notes.append(f"names ({kind}) that differ in leading zeros alone are joined: {shown}")
+    return [replace(file, keys=own) for file, own in zip(files, keys, strict=True)]
 
 
 def _conflict(
@@ -102,9 +126,11 @@ def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple
     if best is None or not found[best]:
         ours = "; ".join(f"{kind} such as {keys[0]!r}" for kind, keys in file.keys.items())
         theirs = next(iter(given.captions))
+        zeros = given.without_zeros(key for keys in file.keys.values() for key in keys)
         raise DataError(
             f"{file.name}: none of its {len(file.samples):,} rows has an image of {given.name}, which has "
             f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
+            f"{zeros and f' ({zeros})'}"
         )
     for sample, key in zip(file.samples, resolved[best], strict=True):
         if problem := given.contradiction(key, image_names(sample)):

@@ -208,19 +208,23 @@ def _note_left_out(
     for file, samples in zip(files, keyed, strict=True):
         _note_absent(f"{file.name} has no caption for", every, samples, notes)
     if given is not None:
-        _note_absent(f"{given.name} has no reference for", every, given.captions, notes)
+        why = given.without_zeros(key for key in every if key not in given.captions)
+        _note_absent(f"{given.name} has no reference for", every, given.captions, notes, why)
         unused = len(given.captions) - sum(key in given.captions for key in every)
         if unused:
             notes.append(f"{given.name}: references of {unused:,} other images are not used")
 
 
-def _note_absent(what: str, every: Sequence[str], there: Iterable[str], notes: list[str]) -> None:
+def _note_absent(
+    what: str, every: Sequence[str], there: Iterable[str], notes: list[str], why: str = ""
+) -> None:
     known = set(there)
     absent = [key for key in every if key not in known]
     if absent:
         more = ", ..." if len(absent) > _SHOWN else ""
         shown = ", ".join(absent[:_SHOWN]) + more
-        notes.append(f"{what} {len(absent):,} of {len(every):,} images ({shown}): left out for all systems")
+        left = f"{what} {len(absent):,} of {len(every):,} images ({shown}): left out for all systems"
+        notes.append(f"{left}; {why}" if why else left)
 
 
 def _shared_references(
