@@ -44,6 +44,23 @@ def test_a_given_file_shares_no_group_with_another_part(given, shared, other):
         settings.checked(samples, names, [[0], [1], [2]], "by group")
 
 
+@pytest.mark.parametrize(
+    ("given", "method", "seed"),
+    [
+        ((), "by group", 7),
+        (("validation",), "by group, validation given", 7),
+        (("test",), "by group, test given", 7),
+        (("validation", "test"), "given", None),
+    ],
+)
+def test_a_split_has_its_parts_and_says_how_it_was_made(given, method, seed):
+    settings = splitting(seed=7, **dict.fromkeys(given, "given.jsonl"))
+    samples = [CaptionSample(name, group=name) for name in "abcd"]
+    split = settings.checked(samples, list("abcd"), [[1, 2], [3], [0]], "by group")
+    assert (split.train, split.validation, split.test) == ((1, 2), (3,), (0,))
+    assert (split.method, split.seed) == (method, seed)
+
+
 def test_what_is_not_given_has_its_share_of_the_rest():
     parts, _ = splitting(fractions=(0.5, 0.25, 0.25), validation="given.jsonl").parts([source(100)])
     assert [len(part) / 2 for part in parts] == [67, 0, 33]
