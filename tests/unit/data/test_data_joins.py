@@ -7,8 +7,9 @@ import unicodedata
 import pytest
 
 from suisei.data.coco import read_references
-from suisei.data.formats import iter_rows, read_samples
-from suisei.data.joins import References
+from suisei.data.formats import Row, iter_rows, read_samples
+from suisei.data.joins import References, joined
+from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from tests.unit.data.row_files import lines, save
 
@@ -271,3 +272,17 @@ def test_several_references_of_a_row_as_one_text_are_refused(tmp_path, name):
 def test_one_reference_of_a_row_may_hold_any_text(tmp_path, name):
     found = read_references([lines(tmp_path / "refs.jsonl", {"id": 1, name: "a sign says A|B"})])
     assert found.captions == {"1": ("a sign says A|B",)}
+
+
+def test_rows_that_come_as_they_are_made_are_joined_one_by_one(tmp_path):
+    made = []
+
+    def rows():
+        for number in (1, 2):
+            made.append(number)
+            yield Row(number, None, CaptionSample("x", id=str(number)), None)
+
+    given = References([save(tmp_path / "refs.json", {"1": ["one"], "2": ["two"]})])
+    first = next(joined(rows(), given, None, "rows", str, waits=True))
+    assert first.sample.references == ("one",)
+    assert made == [1]

@@ -198,6 +198,8 @@ def test_counts_of_several_folds_are_added_up():
     text = describe_shared(*folds, {})
     assert "added up over 3 folds" in text
     assert "share 5 rows and 2 sets of references" in text
+    assert "added up over 2 folds" in describe_shared(*folds)
+    assert "folds" not in describe_shared(folds[0])
     assert describe_shared({}, {}) == ""
 
 

@@ -68,6 +68,12 @@ def test_what_is_not_given_has_its_share_of_the_rest():
     assert [len(part) / 2 for part in parts] == [67, 33, 0]
 
 
+@pytest.mark.parametrize("fractions", [(0.5, 0.1, 0.1), (0.9, 0.1, 0.1), (0.0, 0.5, 0.5)])
+def test_fractions_are_three_shares_of_one_with_something_to_train_on(fractions):
+    with pytest.raises(ConfigError, match=r"data\.fractions is .* sums to .*the first above 0"):
+        splitting(fractions=fractions)
+
+
 @pytest.mark.parametrize("given", ["validation", "test"])
 def test_folds_take_no_given_file(given):
     with pytest.raises(ConfigError, match=r"folds split the training data; leave data\.validation"):
