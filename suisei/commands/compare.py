@@ -196,7 +196,7 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
     from suisei.data.json_files import read_object
     from suisei.metaeval.system_agreement import checked_human_scores
 
-    found = read_object(Path(path))
+    found = read_object(Path(path), unique=True)
     human = checked_human_scores(found, names, f"--human {path}")
     sides = {
         "people's scores of no system here": [name for name in found if name not in human],

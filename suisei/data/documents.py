@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from suisei.data.column_names import candidate_of, field_called, match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
-from suisei.data.json_files import frame_problem, invalid_json
+from suisei.data.json_files import frame_problem, invalid_json, unique_keys
 from suisei.data.karpathy import karpathy_images
 from suisei.data.lines import checked_first, is_broken
 from suisei.errors import DataError
@@ -26,16 +26,6 @@ _FORMS = (
     '[{"image_id": 1, "caption": "..."}], {"1": "..."}, a list of rows such as [{"candidate": "..."}], or '
     "JSON Lines (.jsonl)"
 )
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object, as a hook of the json module; a key that occurs twice is a ValueError."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        seen = set[str]()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the field {twice!r} is given twice")
-    return record
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)

@@ -15,13 +15,17 @@ _SHOWN = 60
 _FRAME_PARTS = ({"columns", "index", "data"}, {"schema", "data"})
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, unique: bool = False) -> dict[str, Any]:
     """Return the object that a JSON file holds.
+
+    Args:
+        path: the file.
+        unique: refuse a name that is given twice.
 
     Raises:
         DataError: the file cannot be read, or holds something else or nothing.
     """
-    content = read_json(path)
+    content = read_json(path, unique=unique)
     if not isinstance(content, dict) or not content:
         raise DataError(f"{path}: expected an object with named entries, got {_described(content)}")
     return content
@@ -39,18 +43,32 @@ def read_list(path: Path) -> list[Any]:
     return content
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, unique: bool = False) -> Any:
     """Return what a JSON file holds.
+
+    Args:
+        path: the file.
+        unique: refuse a name that an object gives twice.
 
     Raises:
         DataError: the file cannot be read, or is no JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys if unique else None)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: {invalid_json(error, fix='copy the file again')}") from None
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, as a hook of the json module; a key that occurs twice is a ValueError."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the field {twice!r} is given twice")
+    return record
 
 
 def parse_object(line: str | bytes) -> dict[str, Any]:

@@ -129,6 +129,14 @@ def _orders(people: Sequence[float]) -> int:
     return math.factorial(len(people)) // math.prod(map(math.factorial, ties))
 
 
+def _undefined(agreement: SystemAgreement) -> str:
+    """Return why a metric has no coefficient; "" where it has one."""
+    if not all(isinstance(value, str) for value in agreement.coefficients.values()):
+        return ""
+    side = "people's" if len(set(agreement.human_scores)) == 1 else "its"
+    return f"undefined: {side} scores of all {len(agreement.systems)} systems are equal"
+
+
 def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
     """Return the table of metrics, with the number of systems said; None without any."""
     if not agreements:
@@ -150,9 +158,10 @@ def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
     if math.factorial(drawn) > _MOST_ORDERS:
         orders = f"{_MOST_ORDERS:,} orders of the systems, drawn at random, and the one found,"
     notes = [f"p (orders): share of {orders} whose Spearman correlation is as high or higher"]
-    if count <= _FEW:
-        chance = _orders(fewest.human_scores)
+    chance = _orders(fewest.human_scores)
+    if count <= _FEW and chance > 1:
         notes.insert(0, f"{count} systems: one order in {chance:,} is right by chance alone")
+    notes += [f"{each.metric}: {why}" for each in agreements if (why := _undefined(each))]
     notes += turned_notes([each.metric for each in agreements if each.distance])
     columns = {kind: LABELS[kind] for kind in COEFFICIENTS} | {"p": "p (orders)", "n": "systems"}
     sections = (Section("systems", tuple(rows)),)

@@ -21,9 +21,9 @@ from suisei.captioning.caption_sources import load_captioned
 from suisei.cli import _one_line, printable, run_command, safe_console, say
 from suisei.data import compressed
 from suisei.data.coco import read_references
-from suisei.data.documents import unique_keys
 from suisei.data.formats import iter_rows, read_samples
 from suisei.data.joins import image_file
+from suisei.data.json_files import unique_keys
 from suisei.data.pairs import load_pairs
 from suisei.data.paths import ANY_PATH, ANYWHERE, Allowed, Root, is_address, is_inside
 from suisei.errors import ConfigError, DataError

@@ -84,6 +84,17 @@ def test_the_table_says_how_few_systems_there_are():
     assert agreement_table([]) is None
 
 
+def test_why_a_metric_has_no_figure_is_a_note():
+    same = outcome(dict.fromkeys("abcd", 1.0), "same")
+    notes = agreement_table(system_agreements([outcome(HUMAN), same], HUMAN)).notes
+    assert [note for note in notes if "undefined" in note] == [
+        "same: undefined: its scores of all 4 systems are equal"
+    ]
+    notes = agreement_table(system_agreements([outcome(HUMAN)], dict.fromkeys("abcd", 3.0))).notes
+    assert "bleu-4: undefined: people's scores of all 4 systems are equal" in notes
+    assert not any("by chance" in note for note in notes)
+
+
 def test_systems_that_people_rate_alike_leave_fewer_orders():
     tied = {"a": 3.0, "b": 2.0, "c": 2.0}
     (found,) = system_agreements([outcome({"a": 0.7, "b": 0.5, "c": 0.5})], tied)
