@@ -50,14 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     plans = metric_plans(options)
-    samples, chosen = _load(options)
+    samples, chosen, bad = _load(options)
     if options.plot and len(chosen) * len(plans) > 1:
         raise ConfigError("--plot draws one caption by one metric; ask for one row and one metric")
     check_media(report_files(options), samples)
     from suisei.encoders.sharing import shared_encoders
 
     with shared_encoders():
-        metrics = [_metric(plan, samples, options) for plan in plans]
+        metrics = [_metric(plan, samples, bad, options) for plan in plans]
         found = [
             replace(own, signature=own.signature + fitted)
             for sample in chosen
@@ -115,23 +115,29 @@ def _check(options: argparse.Namespace) -> None:
     check_report(options, given(vars(options), "input", "image", "references"), sealed=["model", "root"])
 
 
-def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[CaptionSample]]:
-    """Return all samples, and those to be explained."""
+def _load(
+    options: argparse.Namespace,
+) -> tuple[list[CaptionSample], list[CaptionSample], DataError | None]:
+    """Return all samples, those to be explained, and the first bad row, which fails a metric that learns."""
     from suisei.data.sample import CaptionSample
 
     if options.input is None:
         image = None if options.image is None else Path(options.image)
         own = CaptionSample(options.candidate, tuple(options.reference), image, language=options.language)
-        return [own], [own]
+        return [own], [own], None
     samples, skipped = _read(options)
     rows = options.row or ([] if options.id else [1])
     chosen = [_sample_of(row, samples, skipped, options.input) for row in rows]
     by_id = {sample.id: sample for sample in samples}
+    for row in skipped:
+        if row.error is not None and row.id in options.id and row.id not in by_id:
+            raise row.error
     unknown = [wanted for wanted in options.id if wanted not in by_id]
     if unknown:
         raise DataError(f"{options.input}: no sample has the id {unknown[0]!r}; --row N counts from 1")
     chosen += [by_id[wanted] for wanted in options.id]
-    return samples, chosen
+    bad = next((one.error for one in skipped if one.error is not None), None)
+    return samples, chosen, bad if options.on_error == "raise" else None
 
 
 def _read(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Row]]:
@@ -155,7 +161,9 @@ def _read(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Row]]:
         columns=columns,
         references=options.references,
         note=lambda text: say(messages, note_text(text)),
-        on_error=options.on_error,
+        on_error="skip"
+        if own
+        else options.on_error,  # a bad row matters where it is asked for or learned from
         skipped=skipped,
         allowed=allowed(options),
     )
@@ -180,7 +188,7 @@ def _sample_of(
 
 
 def _metric(
-    plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace
+    plan: MetricPlan, samples: list[CaptionSample], bad: DataError | None, options: argparse.Namespace
 ) -> tuple[Metric, str]:
     """Return a metric, and what its signature says of what it was fitted on."""
     from suisei.scoring.columns import make_metric
@@ -190,6 +198,8 @@ def _metric(
     if metric.needs_fit:
         if options.input is None:
             raise ConfigError(f"{plan.spec} learns from many references: give --input FILE and --row N")
+        if bad is not None:
+            raise bad
         return metric, fit_unrated(metric, samples)
     return metric, ""
 

@@ -65,6 +65,17 @@ def test_rows_are_counted_with_the_bad_ones_before_them(rows, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_a_bad_row_elsewhere_stops_only_what_learns_from_all_rows(rows, tmp_path, capsys):
+    with rows.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "b", "candidate": ""}) + "\n")
+    (found,) = explained(tmp_path, "--input", rows, "--metrics", "bleu-1", "--row", 1)
+    assert found["candidate"] == "a red dog runs"
+    for chosen in (["cider", "--row", 1], ["bleu-1", "--row", 4], ["bleu-1", "--id", "b"]):
+        assert run("--input", rows, "--metrics", *chosen) == 2
+        assert "row 4: candidate is empty" in capsys.readouterr().err
+    explained(tmp_path, "--input", rows, "--metrics", "cider", "--row", 1, "--on-error", "skip")
+
+
 def test_ratings_on_any_scale_are_not_looked_at(tmp_path):
     path = tmp_path / "rated.csv"
     path.write_text("candidate,reference,mos,rating\na dog,a dog runs,4,five\n")
