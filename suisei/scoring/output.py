@@ -296,9 +296,12 @@ class FileOutput:
         signatures: dict[str, str] = noted["signatures"]
         now: dict[str, str] = self._settings["signatures"]
         if list(signatures.items()) != list(now.items()):
+            before, wanted = list(signatures.values()), list(now.values())
+            if before == wanted:  # the columns have other names, and their metrics are the same
+                before, wanted = list(signatures), list(now)
             raise ConfigError(
-                f"{self.part} was scored with {', '.join(map(str, signatures.values()))}; this run has "
-                f"{', '.join(now.values())}; use the same metrics and data, or another --output"
+                f"{self.part} was scored with {', '.join(map(str, before))}; this run has "
+                f"{', '.join(wanted)}; use the same metrics and data, or another --output"
             )
         for what, value in self._settings["basis"].items():
             if noted["basis"].get(what) != value:

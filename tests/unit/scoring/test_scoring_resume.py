@@ -171,6 +171,10 @@ def test_a_bad_row_that_was_mended_is_noticed(tmp_path, rows, halting, capsys):
     [
         (["--metrics", "rouge-l"], "was scored with halting"),
         (["--metrics", "rouge-l,halting"], "was scored with halting"),
+        (
+            ["--metrics", "x=halting,rouge-l"],
+            "was scored with halting, rouge-l; this run has x, rouge-l; use",
+        ),
         (["--metric-option", "halting.factor=2"], "other options of the metrics"),
         (["--tokenizer", "character"], "was scored with halting"),
     ],
