@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.beside_uids import UidsBeside
-from suisei.data.column_names import chosen_columns, match_columns
+from suisei.data.column_names import NoCandidateError, chosen_columns, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import parse_json
 from suisei.data.fields import Settings, make_sample
@@ -234,7 +234,12 @@ def _sample(record: Mapping[str, Any], archive: _Archive, *, texted: bool) -> Ca
     """
     own = {"candidate": ("txt",)} if texted else {}
     chosen = chosen_columns({**_NEVER, **own, **archive.columns})
-    columns = match_columns(tuple(record), chosen)
+    try:
+        columns = match_columns(tuple(record), chosen)
+    except NoCandidateError as error:
+        if "candidate" in archive.columns:
+            raise
+        raise DataError(f"no caption, since there is no .txt, and in its .json {error}") from None
     stated = columns.of.get("language")
     if stated is not None and record.get(stated) not in LANGUAGES:
         record = {**record, stated: None}

@@ -189,6 +189,7 @@ def test_a_broken_sample_costs_itself_alone(tmp_path, monkeypatch):
         add(tar, "no utf-8.txt", b"\xff\xfe")
         add(tar, "no json.json", b"{")
         add(tar, "a list.json", b"[1]")
+        add(tar, "json alone.json", b'{"uid": "1"}')
         add(tar, "deep.json", b"[" * 150)
         add(tar, "too large.txt", b"x" * 201)
         add(tar, "blank.txt", b" \n")
@@ -205,6 +206,7 @@ def test_a_broken_sample_costs_itself_alone(tmp_path, monkeypatch):
         "image alone": "no caption, since there is neither", "no json": "JSON", "a list": "list",
         "no utf-8": "no caption, since .txt is not valid UTF-8", "deep": "JSON", "too large": "201 bytes",
         "blank": "empty", "good": "earlier sample",
+        "json alone": "no caption, since there is no .txt, and in its .json no column 'candidate'",
     }.items():  # fmt: skip
         assert reason in reasons[key]
         assert f"{tmp_path / '0.tar'}, row " in reasons[key]

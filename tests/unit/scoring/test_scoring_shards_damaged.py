@@ -177,7 +177,7 @@ def test_a_broken_archive_is_said_where_little_is(folder, capsys):
     [
         ({"txt": b"\xff\xfe"}, "no caption, since .txt is not valid UTF-8"),
         ({"txt": None, "json": None, "jpg": b"x"}, "no caption, since there is neither"),
-        ({"txt": None}, "no column 'candidate'"), ({"txt": b""}, "txt is empty"),
+        ({"txt": None}, "no .txt, and in its .json no column 'candidate'"), ({"txt": b""}, "txt is empty"),
     ],
 )  # fmt: skip
 def test_a_caption_that_cannot_be_read_costs_its_row(tmp_path, more, error):
