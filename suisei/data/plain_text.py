@@ -12,8 +12,8 @@ from suisei.errors import DataError
 
 _KEY = re.compile(
     r"""\S+\t[^\t]*|                                          # a key, and a tab that is the only one
-        [^\s,;]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?[,;].*|    # the file of an image
-        [0-9]+[ ]\|\|\|[ ].*                                  # the number of a sentence""",
+        [^\s,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?(?:[,;]|[ ]*\|).*|    # the file of an image
+        [0-9]+[ ]*\|.*                                      # the number of a sentence""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _LOOKED_AT = 20

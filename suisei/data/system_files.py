@@ -70,7 +70,7 @@ def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
             name, path = Path(base.removesuffix(".gz")).stem, text
         if not name.strip() or not path:
             raise ConfigError(f"system {text!r} must be FILE or NAME=FILE")
-        pairs.append((name, path))
+        pairs.append((name.strip(), path))
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
         raise ConfigError(f"two systems are called {twice[0]!r}; name them: A=FILE B=FILE")

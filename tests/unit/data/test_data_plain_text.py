@@ -15,6 +15,8 @@ KEYED = {
     "one line": "p0.jpg\ta dog\n\n",
     "one number": "0\ta dog\n",
     "bars": "0 ||| a dog runs\n1 ||| a cat\n",
+    "single bars": "17|a dog runs\n18|a cat\n",
+    "files and bars": "p0.jpg | a dog runs\np1.jpg | a cat\n",
 }
 OTHER = {
     "image,caption\np0.jpg,a dog\n": "is a table",

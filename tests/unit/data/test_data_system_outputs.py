@@ -321,7 +321,9 @@ def test_names(save, tmp_path):
     path = save("a.json", {"1": "x", "2": "y"})
     with pytest.raises(ConfigError, match=r"two systems are called 'a'; name them"):
         load_systems([path, path])
-    assert list(load_systems([path, f"b={path}"]).samples) == ["a", "b"]
+    assert list(load_systems([path, f" b ={path}"]).samples) == ["a", "b"]
+    with pytest.raises(ConfigError, match=r"two systems are called 'b'"):
+        load_systems([f" b={path}", f"b={path}"])
     odd = save("c=d.json", {"1": "x", "2": "y"})
     assert list(load_systems([path, odd]).samples) == ["a", "c=d"]
     with pytest.raises(ConfigError, match=r"unknown file format '.xml'; expected .json"):
