@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 Command = Callable[[Sequence[str] | None], int]
 
 
+def counted(count: int, thing: str) -> str:
+    """Return a number and what it counts, which has an s unless there is one.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def usable_cores(files: str | Path = "/") -> int:
     """Return how many cores this process may use: those it may run on, within its container's share.
 

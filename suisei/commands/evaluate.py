@@ -10,7 +10,7 @@ from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.allowances import add_web_option
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
@@ -281,7 +281,7 @@ def _load(
             "ratings, name it: --column rating=NAME"
         )
     if len(positions) < len(samples):
-        notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
+        notes.append(f"{counted(len(samples) - len(positions), 'sample')} skipped: no rating")
     joined = raters_joined(options.data, [samples[position] for position in positions])
     rated, measured = joined.samples, len(positions)
     positions = [positions[row] for row in joined.rows]
@@ -314,7 +314,10 @@ def _score(
     columns: list[ScoreColumn] = []
     with told_when_interrupted(options, columns, len(plans)):
         for number, plan in enumerate(plans, start=1):
-            say(messages, f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})")
+            say(
+                messages,
+                f"scoring {counted(len(samples), 'sample')} with {plan.spec} ({number} of {len(plans)})",
+            )
             columns.append(scored_column(plan, samples, messages, keep=keeper(options), **settings))
     return columns
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say, table_console
+from suisei.cli import counted, say, table_console
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
@@ -183,7 +183,7 @@ def _sample_of(
         raise bad.error
     place = row - sum(one.number < row for one in skipped)
     if place > len(samples):
-        raise DataError(f"{source}: --row {row}, but it has {len(samples) + len(skipped):,} rows")
+        raise DataError(f"{source}: --row {row}, but it has {counted(len(samples) + len(skipped), 'row')}")
     return samples[place - 1]
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.reports import json_text
 from suisei.errors import DataError, UnavailableError
 
@@ -93,15 +93,16 @@ def tell(
     pace = content["scored_now"] / max(1e-9, content["seconds"])
     say(
         console,
-        f"{content['shards']:,} shards, {content['rows']:,} rows; {content['scored_now']:,} scored now, "
-        f"{pace:,.0f} a second",
+        f"{counted(content['shards'], 'shard')}, {counted(content['rows'], 'row')}; "
+        f"{content['scored_now']:,} scored now, {pace:,.0f} a second",
     )
     for label, entry in content["metrics"].items():
         mean = "-" if entry["mean"] is None else f"{entry['mean']:.4f}"
         without = content["rows"] - entry["n"]  # bad ones, which no metric scores, included
         say(
             console,
-            f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",
+            f"{label}: {counted(entry['n'], 'score')}, mean {mean}; {counted(without, 'row')} without "
+            f"({entry['signature']})",
         )
     for note in kind_notes(content):
         say(console, f"· {note}", "dim")

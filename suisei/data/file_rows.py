@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
@@ -66,7 +67,7 @@ def uid_text(value: object) -> str | None:
 
 def skipped_note(errors: Sequence[object]) -> str:
     """Return how many bad rows were left out, and what is wrong with the first."""
-    return f"{len(errors):,} bad rows skipped, the first: {errors[0]}"
+    return f"{counted(len(errors), 'bad row')} skipped, the first: {errors[0]}"
 
 
 def warn(text: str) -> None:

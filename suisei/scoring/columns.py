@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, SuiseiError, one_line
 from suisei.metrics.base import LearnsFromCaptions, Metric
@@ -222,7 +223,7 @@ def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
     for column in columns:
         notes += column.notes
         notes += [
-            f"{column.label}: {count} samples without score ({reason}), left out of its row"
+            f"{column.label}: {counted(count, 'sample')} without score ({reason}), left out of its row"
             for reason, count in column.missing.items()
         ]
         if column.refused and column.scores is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.data.spoken import across_note, count_across
 from suisei.scoring.columns import FAILURES, failure_text
@@ -137,7 +138,7 @@ def summary_table(content: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
     own = any(entry["corpus"] != entry["mean"] for entry in content["metrics"].values())
-    table = Table(title=f"{content['rows']:,} rows", title_justify="left", title_style="bold")
+    table = Table(title=counted(content["rows"], "row"), title_justify="left", title_style="bold")
     table.add_column("metric", no_wrap=True)
     for heading in ("n", "mean", *(["corpus"] if own else []), "skipped"):
         table.add_column(heading, justify="right")
@@ -154,11 +155,11 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
     """Return one line per reason for which rows or scores are missing."""
     examples, notes = content["examples"], kind_notes(content)
     notes += [
-        f"{_rows(count)} skipped: {reason} (the first: {examples[reason]})"
+        f"{counted(count, 'row')} skipped: {reason} (the first: {examples[reason]})"
         for reason, count in content["bad_rows"].items()
     ]
     notes += [
-        f"{label}: {_rows(count)} without score: {reason}"
+        f"{label}: {counted(count, 'row')} without score: {reason}"
         for label, entry in content["metrics"].items()
         if entry["error"] is None
         for reason, count in entry["skipped"].items()
@@ -190,7 +191,3 @@ def _mixed_notes(content: Mapping[str, Any]) -> list[str]:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' if count > 1 else ''}"

@@ -271,7 +271,7 @@ def test_rows_that_are_skipped_are_said_with_the_first_reason(train, rated_file,
     gaps.write_text('{"candidate": " ", "rating": 1}\n' + rated_file.read_text("utf-8"), encoding="utf-8")
     run = train("--baselines=[]", f"--data.train={gaps}", "--data.on_error=skip", "--trainer.max_epochs=1")
     reason = f"{gaps}, row 1: candidate is empty"
-    assert f"1 bad rows skipped, the first: {reason}" in caplog.text
+    assert f"1 bad row skipped, the first: {reason}" in caplog.text
     assert f"- the first bad row: {reason}" in (run / "report.md").read_text("utf-8")
     card = (run / "model" / "README.md").read_text("utf-8")
     assert "bad rows left out: 1" in card

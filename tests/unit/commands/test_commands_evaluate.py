@@ -228,8 +228,8 @@ def test_unrated_and_bad_rows_are_counted(ratings, tmp_path):
     assert code == 2
     code, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--on-error", "skip")
     assert code == 0
-    assert any(note.startswith("1 bad rows skipped, the first:") for note in report["notes"])
-    assert "1 samples skipped: no rating" in report["notes"]
+    assert any(note.startswith("1 bad row skipped, the first:") for note in report["notes"])
+    assert "1 sample skipped: no rating" in report["notes"]
 
 
 def test_data_without_ratings_is_refused(tmp_path, capsys):

@@ -74,6 +74,9 @@ def test_a_bad_row_elsewhere_stops_only_what_learns_from_all_rows(rows, tmp_path
         assert run("--input", rows, "--metrics", *chosen) == 2
         assert "row 4: candidate is empty" in capsys.readouterr().err
     explained(tmp_path, "--input", rows, "--metrics", "cider", "--row", 1, "--on-error", "skip")
+    rows.write_text(json.dumps({"candidate": "a cat"}), encoding="utf-8")
+    assert run("--input", rows, "--metrics", "length", "--row", 2) == 2
+    assert "--row 2, but it has 1 row\n" in capsys.readouterr().err
 
 
 def test_ratings_on_any_scale_are_not_looked_at(tmp_path):

@@ -342,7 +342,7 @@ def test_bad_rows_of_rows_files(save):
         load_systems([a, b])
     systems = load_systems([a, b], on_error="skip")
     assert systems.keys == ("1", "3")
-    assert any("1 bad rows skipped" in note for note in systems.notes)
+    assert any("1 bad row skipped" in note for note in systems.notes)
 
 
 @pytest.mark.parametrize("said", ["None", "['a', 'dog']"])
@@ -353,7 +353,7 @@ def test_a_result_that_is_no_caption_is_named_and_can_be_skipped(save, said):
         load_systems(files)
     systems = load_systems(files, on_error="skip")
     assert systems.keys == ("1", "2")
-    assert any("1 bad rows skipped" in note for note in systems.notes)
+    assert any("1 bad row skipped" in note for note in systems.notes)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])

@@ -92,7 +92,7 @@ def test_the_rows_without_a_score_are_bad_ones_and_those_that_a_metric_skips(tmp
     run(tmp_path, shards="*.jsonl")
     said = capsys.readouterr().err
     assert "length: 2 scores, mean 0.6000; 4 rows without (" in said
-    assert "unigram-f1: 1 scores, mean 1.0000; 5 rows without (" in said
+    assert "unigram-f1: 1 score, mean 1.0000; 5 rows without (" in said
     (tmp_path / "in" / "0.jsonl").unlink()
     run(tmp_path, shards="{1..1}.jsonl", status=1)
     assert "length: 0 scores, mean -; 2 rows without (" in capsys.readouterr().err
