@@ -13,6 +13,20 @@ GRADIENTS = "suisei_gradients"
 """Where a checkpoint has the gradients that batches before it left for the next step."""
 
 
+def begin_epoch(trainer: Any) -> None:
+    """Count the epoch of the batch that begins as begun, and those before it as over.
+
+    The trainer does not, in a run that goes on from the last batch of an epoch: a checkpoint of the next such
+    batch would then say that its epoch is over, and a run that goes on from that would train it once more.
+
+    Args:
+        trainer: the trainer, whose counts are changed in place.
+    """
+    for progress in (trainer.fit_loop.epoch_progress.total, trainer.fit_loop.epoch_progress.current):
+        progress.completed = progress.processed
+        progress.ready = progress.started = progress.processed + 1
+
+
 def leave_epoch_open(checkpoint: dict[str, Any], batches: float) -> None:
     """Count an epoch that ended early, by a limit of time or steps, as one that is not over yet.
 

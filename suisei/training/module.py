@@ -27,7 +27,13 @@ from suisei.ranges import DROPOUT, check
 from suisei.training.building import build_regressor, taught_parts
 from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
 from suisei.training.cross_fitting import PartEncoder
-from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
+from suisei.training.loop_states import (
+    GRADIENTS,
+    begin_epoch,
+    begun_gradients,
+    leave_epoch_open,
+    restore_gradients,
+)
 from suisei.training.losses import require_finite
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
@@ -211,6 +217,7 @@ class SuiSei(LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
+        begin_epoch(self.trainer)
         if self._random_states:  # a resumed run goes on with the numbers it would have had
             set_random_states(self._random_states)
             self._random_states = {}

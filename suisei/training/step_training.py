@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
 from suisei.training.checkpoints import FrozenWeights, restore_frozen
-from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
+from suisei.training.loop_states import (
+    GRADIENTS,
+    begin_epoch,
+    begun_gradients,
+    leave_epoch_open,
+    restore_gradients,
+)
 from suisei.training.random_states import random_states, set_random_states
 
 logger = logging.getLogger(__name__)
@@ -43,6 +49,7 @@ class ResumableTraining(LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Let a resumed run go on with the random numbers it would have had."""
+        begin_epoch(self.trainer)
         if self._random_states:
             set_random_states(self._random_states)
             self._random_states = {}

@@ -63,7 +63,7 @@ def kill_at(monkeypatch, step, seen=None):
 
 
 def killed(train, options, step, run):
-    """Start a run that is killed at a step."""
+    """Start a run, or go on with it, and kill it at a step."""
     with pytest.MonkeyPatch.context() as patch:
         kill_at(patch, step)
         with pytest.raises(KilledError):
@@ -83,6 +83,28 @@ def test_resumed_run_ends_with_the_same_weights(whole, train, tmp_path, step, go
         train(*OPTIONS, "--ckpt_path=last", output=run)
     assert seen == list(range(goes_on_at, steps))
     assert_same(whole, run)
+
+
+def test_a_run_that_is_killed_after_every_epoch_trains_each_once(train, tmp_path):
+    options = (
+        "--baselines=[]",
+        "--trainer.max_epochs=3",
+        "--checkpoint_steps=5",
+        "--trainer.val_check_interval=4",
+    )
+    unbroken, run, going_on = train(*options), tmp_path / "run", ()
+    for step in (10, 20):
+
+        def killed_at(self, *_, step=step):
+            if self.trainer.global_step == step:
+                raise KilledError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SuiSei, "on_train_epoch_end", killed_at)
+            with pytest.raises(KilledError):
+                train(*options, *going_on, output=run)
+        going_on = ("--ckpt_path=last",)
+    assert_same(unbroken, train(*options, *going_on, output=run))
 
 
 def test_the_minutes_of_a_resumed_run_are_those_of_all_its_starts(train, tmp_path):

@@ -92,6 +92,39 @@ def test_a_run_that_is_cut_off_within_an_epoch_leaves_nothing_out(folder, tmp_pa
     assert reports[0]["val_loss"] == reports[1]["val_loss"]
 
 
+@pytest.mark.parametrize("times", [(4, 2), (4, 4), (8, 2)])
+def test_a_run_that_is_cut_off_twice_trains_every_epoch_once(folder, tmp_path, monkeypatch, times):
+    more = [
+        f"--model.model={folder / 'clip'}",
+        "--model.learning_rate=0.01",
+        "--data.batch_size=2",
+        "--trainer.max_steps=14",
+        "--trainer.val_check_interval=3",
+        "--checkpoint_steps=1",
+    ]
+    seen: dict[str, list[tuple[int, int]]] = {"whole": [], "cut": []}
+    step = PacTraining.training_step
+
+    def started(name, last):
+        def cut(self, *given):
+            if len(seen[name]) == last:
+                raise CutOffError
+            seen[name].append((self.global_step, self.trainer.datamodule.epoch))
+            return step(self, *given)
+
+        monkeypatch.setattr(PacTraining, "training_step", cut)
+        return [f"--output={tmp_path / name}"]
+
+    run(arguments(folder, tmp_path / "whole", *more, *started("whole", None)))
+    with pytest.raises(CutOffError):
+        run(arguments(folder, tmp_path / "cut", *more, *started("cut", times[0])))
+    with pytest.raises(CutOffError):
+        run(arguments(folder, tmp_path / "cut", *more, "--ckpt_path=last", *started("cut", sum(times))))
+    run(arguments(folder, tmp_path / "cut", *more, "--ckpt_path=last", *started("cut", None)))
+    assert {epoch for _, epoch in seen["whole"]} > {0, 1, 2}
+    assert sorted(set(seen["cut"])) == seen["whole"]
+
+
 def test_checkpoints_hold_what_is_trained_alone_and_other_settings_are_refused(folder, tmp_path):
     more = [f"--model.model={folder / 'clip'}", "--model.learning_rate=0.01"]
     run(arguments(folder, tmp_path / "run", *more))
