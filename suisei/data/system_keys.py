@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.fields import without_fraction
@@ -36,13 +38,18 @@ def image_keys(
         if conflict:
             raise DataError(f"{conflict}; give the rows of one image the same id in all files")
         return keys, False
-    files = _with_like_zeros([_with_plain_keys(file) for file in files], notes)
+    written = [_with_plain_keys(file) for file in files]
+    like = {kind: found for kind in _SURER if (found := _like_zeros(written, kind))}
+    files = [_renamed(file, like) for file in written]
     if given is None:
         kinds = [kind for kind in _SURER if all(kind in file.keys for file in files)]
-        kinds = [k for k in kinds if not _conflict(files, [file.keys[k] for file in files], ids_name=True)]
+        keys_by = {kind: [file.keys[kind] for file in files] for kind in kinds}
+        kinds = [kind for kind in kinds if not _conflict(files, keys_by[kind], ids_name=True, like=like)]
         common = {kind: len(set.intersection(*(set(file.keys[kind]) for file in files))) for kind in kinds}
         best = max(kinds, key=lambda kind: (common[kind], _SURER.index(kind)), default=None)
         if best is not None and (common[best] or all(file.has_ids for file in files)):
+            if best in like:
+                notes.append(_zeros_note(written, best))
             if best != "id" or not all(file.has_ids for file in files):
                 notes.append(f"systems are joined by {best}")
             return [file.keys[best] for file in files], False
@@ -62,28 +69,41 @@ def _with_plain_keys(file: SystemFile) -> SystemFile:
     return replace(file, keys=keys)
 
 
-def _with_like_zeros(files: Sequence[SystemFile], notes: list[str]) -> list[SystemFile]:
-    """Return files whose names have the leading zeros of any file, where that joins more of them.
+def _like_zeros(files: Sequence[SystemFile], kind: str) -> dict[str, str]:
+    """Return {name: with the leading zeros that it has in any file}, where that joins more names of a kind.
 
     A program that takes ids for numbers drops zeros. Names that they alone tell apart stay as they are.
     """
-    keys = [dict(file.keys) for file in files]
-    for kind in _SURER:
-        names = [file.keys.get(kind, ()) for file in files]
-        bare = [{name.lstrip("0") if name.isdecimal() else name: name for name in own} for own in names]
-        if any(len(each) < len(own) for each, own in zip(bare, names, strict=True)):
-            continue
-        like = set.intersection(*map(set, bare))
-        if len(like) <= len(set.intersection(*map(set, names))):
-            continue
-        spelt = [(each, name) for own in bare for each, name in own.items()]
-        full = dict(sorted(spelt, key=lambda pair: len(pair[1])))  # the longest stays
-        for number, own in enumerate(bare):
-            keys[number][kind] = tuple(full[each] for each in own)
-        first = next(each for each in bare[0] if each in like and len({own[each] for own in bare}) > 1)
-        shown = " and ".join(f"{own[first]!r} in {file.name}" for own, file in zip(bare, files, strict=True))
-        notes.append(f"names ({kind}) that differ in leading zeros alone are joined: {shown}")
-    return [replace(file, keys=own) for file, own in zip(files, keys, strict=True)]
+    names = [file.keys.get(kind, ()) for file in files]
+    bare = [set(map(_bare, own)) for own in names]
+    if any(len(each) < len(own) for each, own in zip(bare, names, strict=True)):
+        return {}
+    if len(set.intersection(*bare)) <= len(set.intersection(*map(set, names))):
+        return {}
+    full = {_bare(name): name for name in sorted(chain(*names), key=len)}  # the longest stays
+    return {name: full[_bare(name)] for own in names for name in own}
+
+
+def _renamed(file: SystemFile, like: Mapping[str, Mapping[str, str]]) -> SystemFile:
+    """Return a file with other names, {kind: {name: what is written for it}}."""
+    keys = {
+        kind: tuple(like[kind][name] for name in names) if kind in like else names
+        for kind, names in file.keys.items()
+    }
+    return replace(file, keys=keys)
+
+
+def _zeros_note(files: Sequence[SystemFile], kind: str) -> str:
+    """Return which names of a kind are joined though their leading zeros differ, by one of them."""
+    spelt = [{_bare(name): name for name in file.keys[kind]} for file in files]
+    common = (each for each in spelt[0] if all(each in own for own in spelt))
+    first = next(each for each in common if len({own[each] for own in spelt}) > 1)
+    shown = " and ".join(f"{own[first]!r} in {file.name}" for own, file in zip(spelt, files, strict=True))
+    return f"names ({kind}) that differ in leading zeros alone are joined: {shown}"
+
+
+def _bare(name: str) -> str:
+    return name.lstrip("0") if name.isdecimal() else name
 
 
 def _conflict(
@@ -92,6 +112,7 @@ def _conflict(
     *,
     copies: bool = True,
     ids_name: bool = False,
+    like: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
     """Say which key stands for images of different names, as where ids number the rows of each file; else "".
 
@@ -101,13 +122,15 @@ def _conflict(
         copies: whether a system may have copies of the images, of other names: those that no two files share
             say nothing then.
         ids_name: whether in files of captions by image id the ids name the images.
+        like: {kind: {name: the one that it is compared as}}, of names that are written in several ways.
     """
     for kind in ("image", "group"):
+        same = like.get(kind, {})
         first: dict[str, tuple[str, str]] = {}
         known: set[str | None] = set()
         for file, own_keys in zip(files, keys, strict=True):
             names = file.image_names() if ids_name else map(image_names, file.samples)
-            named = [each[kind] for each in names]
+            named = [same.get(each[kind] or "", each[kind]) for each in names]
             for key, own in zip(own_keys, named, strict=True):
                 name, other = first.setdefault(key, (file.name, own)) if own else (file.name, own)
                 if own != other and (own in known or not copies):

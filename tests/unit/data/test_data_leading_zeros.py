@@ -10,10 +10,12 @@ from tests.unit.data.row_files import lines, save
 IDS = ["098", "099", "100", "101"]
 
 
-def system(folder, name, ids):
-    return str(
-        lines(folder / f"{name}.jsonl", *({"id": each, "candidate": f"{name} {each}"} for each in ids))
-    )
+def system(folder, name, ids, kind="id", **also):
+    """Write captions that say their id, with one more column of each of ``also``."""
+    rows = [{kind: each, "candidate": f"{name} {each}"} for each in ids]
+    for other, values in also.items():
+        rows = [{**row, other: value} for row, value in zip(rows, values, strict=True)]
+    return str(lines(folder / f"{name}.jsonl", *rows))
 
 
 def test_ids_that_lost_their_leading_zeros_are_joined_and_said(tmp_path):
@@ -27,6 +29,26 @@ def test_ids_that_lost_their_leading_zeros_are_joined_and_said(tmp_path):
             assert said == list(systems.keys)
     said = "names (id) that differ in leading zeros alone are joined: '99' in b and '099' in a"
     assert said in systems.notes
+
+
+def test_groups_of_several_systems_that_lost_their_leading_zeros_are_joined_in_any_order(tmp_path):
+    bare = [name.lstrip("0") for name in IDS]
+    a = system(tmp_path, "a", IDS, "group")
+    b, c = system(tmp_path, "b", bare[::-1], "group"), system(tmp_path, "c", bare, "group")
+    for files in ([a, b, c], [b, a, c], [b, c, a]):
+        systems = load_systems(files)
+        assert set(systems.keys) == set(IDS)
+        assert "systems are joined by group" in systems.notes
+
+
+def test_only_names_that_join_the_systems_are_said_to_differ_in_zeros(tmp_path):
+    bare, groups = [name.lstrip("0") for name in IDS], list("wxyz")
+    files = [system(tmp_path, name, own, group=groups) for name, own in (("a", IDS), ("b", bare))]
+    by_line = tmp_path / "refs.txt"
+    by_line.write_text("one\ntwo\nthree\nfour\n")
+    for systems in (load_systems(files), load_systems(files, references=[by_line])):
+        assert any("joined" in note for note in systems.notes)
+        assert not any("zeros" in note for note in systems.notes)
 
 
 def test_ids_that_leading_zeros_alone_tell_apart_stay_as_they_are(tmp_path):
