@@ -131,13 +131,16 @@ def shared_between(parts: Mapping[str, Sequence[CaptionSample]]) -> dict[str, di
     return {names: found for names, found in counts.items() if found}
 
 
-def shared_image(parts: Mapping[str, Sequence[CaptionSample]]) -> str:
+def shared_image(
+    parts: Mapping[str, Sequence[CaptionSample]], shared: Mapping[str, Mapping[str, int]]
+) -> str:
     """Return which file of a part is a copy of one of another part, the first that is found; "" for none.
 
     Args:
         parts: as for :func:`shared_between`.
+        shared: what it returned of them: files of parts that share no image are not read again.
     """
-    for names in CONSEQUENCES:
+    for names in (names for names, counts in shared.items() if counts["images"]):
         own, other = (_image_places(parts[part]) for part in names.split(" and "))
         for name, original in copies_among(own, other).items():
             return f"{name} is a copy of {original}"

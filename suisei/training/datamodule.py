@@ -203,7 +203,7 @@ class CaptionDataModule(ResumableData):
         parts["support"] = [CaptionSample(said[0], said, image) for image, said in self.support_data.images]
         self.shared = shared_between(parts)
         if self.shared:
-            copy = shared_image(parts)
+            copy = shared_image(parts, self.shared)
             logger.warning("%s%s", describe_shared(self.shared), f" For instance, {copy}." if copy else "")
 
     def _held_out(self) -> list[CaptionSample]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suisei.data.leaks import describe_shared, linked_groups, shared_contents
+from suisei.data.leaks import describe_shared, linked_groups, shared_contents, shared_image
 from suisei.data.sample import CaptionSample
 from suisei.training.datamodule import CaptionDataModule
 
@@ -122,6 +122,16 @@ def test_a_training_names_a_copy_and_the_image_that_it_is_of(pictures, tmp_path,
     module.load()
     assert module.shared["test and train"] == {"rows": 0, "images": 1, "references": 0}
     assert caplog.messages[-1].endswith(f"For instance, {copies[0]} is a copy of {pictures[0]}.")
+
+
+def test_a_copy_is_looked_for_in_parts_that_share_images_alone(pictures, tmp_path):
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(pictures[0].read_bytes())
+    parts = {"train": [sample(pictures[0], 1)], "test": [sample(copy, 2)], "support": []}
+    counts = {"rows": 0, "images": 1, "references": 0}
+    said = f"{copy} is a copy of {pictures[0]}"
+    assert shared_image(parts, {"test and support": counts, "test and train": counts}) == said
+    assert shared_image(parts, {"test and train": {**counts, "images": 0, "references": 1}}) == ""
 
 
 def test_images_in_memory_and_missing_files_are_no_trouble(tmp_path):
