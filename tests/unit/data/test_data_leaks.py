@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from suisei.data.copies import copies_among
 from suisei.data.leaks import describe_shared, linked_groups, shared_contents, shared_image
 from suisei.data.sample import CaptionSample
 from suisei.training.datamodule import CaptionDataModule
@@ -122,6 +123,12 @@ def test_a_training_names_a_copy_and_the_image_that_it_is_of(pictures, tmp_path,
     module.load()
     assert module.shared["test and train"] == {"rows": 0, "images": 1, "references": 0}
     assert caplog.messages[-1].endswith(f"For instance, {copies[0]} is a copy of {pictures[0]}.")
+
+
+def test_an_image_of_both_parts_is_no_copy_of_itself(pictures, tmp_path):
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(pictures[0].read_bytes())
+    assert copies_among([pictures[0], copy], pictures) == {str(copy): str(pictures[0])}
 
 
 def test_a_copy_is_looked_for_in_parts_that_share_images_alone(pictures, tmp_path):
