@@ -37,8 +37,8 @@ def read_curves(logs: Path) -> dict[str, Curve]:
     for path in sorted(logs.glob("version_*/metrics.csv"), key=_start):
         rows = list(_rows(path))
         first = min((step for step, _, _ in rows), default=math.inf)
-        for curve in found.values():  # what was done again
-            for step in [step for step in curve if step >= first]:
+        for curve in found.values():  # what was done again; of the first step, a validation may stand
+            for step in [step for step in curve if step > first]:
                 del curve[step]
         for step, name, value in rows:
             found.setdefault(name, {})[step] = value

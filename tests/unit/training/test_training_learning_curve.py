@@ -26,6 +26,13 @@ def test_a_later_start_decides_where_steps_meet(tmp_path):
     assert "epoch" not in curves
 
 
+def test_a_validation_within_the_step_that_a_later_start_ends_is_kept(tmp_path):
+    for start, rows in enumerate(["2,4,\n2,,3\n3,7,\n3,,8\n", "2,5,\n"]):
+        (tmp_path / f"version_{start}").mkdir()
+        (tmp_path / f"version_{start}" / "metrics.csv").write_text(f"step,train_loss,val_loss\n{rows}")
+    assert read_curves(tmp_path) == {"train_loss": {3: 5}, "val_loss": {3: 3}}
+
+
 def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path):
     write(tmp_path, 0, HEAD + "0,9,0.5,,,\n0,1")
     assert read_curves(tmp_path) == {"train_loss": {10: 0.5}}
