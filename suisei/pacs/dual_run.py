@@ -107,6 +107,7 @@ def _train(cli: PacTrainingCLI) -> None:
     checkpoint = checkpoint_of(cli)
     data.load(processes=cli.trainer.world_size)
     _check_monitored(cli, len(data.validation_part))
+    _choose_positives(model, data)
     with moved(model, cli.trainer.strategy.root_device):
         _prepare(model, data, cli.config.seed_everything)
     minutes = train(cli, checkpoint)
@@ -176,11 +177,15 @@ def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:
         model.prepare(data.captions, pixels, len(data.images), advance)
     cut = overlong_texts(model.encoder, data.captions, prompt=PROMPT)
     tell_of_cut(cut, len(data.captions), "the text tower")
+    data.attach(None if model.images_are_frozen else pixels, seed)
+
+
+def _choose_positives(model: PacTraining, data: PairDataModule) -> None:
+    """Let batches hold the generated positives that have a weight; data that lack some are refused here."""
     pairs = data.pairs
     texts = _positives("lambda_t", model.lambda_t, "captions", [pair.generated_captions for pair in pairs])
     made = _positives("lambda_v", model.lambda_v, "images", [pair.generated_images for pair in pairs])
-    stored = None if model.images_are_frozen else pixels
-    data.attach(stored, generated_texts=texts, generated_images=made, seed=seed)
+    data.draw_generated(texts=texts, images=made)
 
 
 def _positives(name: str, weight: float, kind: str, given: Sequence[Any]) -> bool:

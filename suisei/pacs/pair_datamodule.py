@@ -125,24 +125,20 @@ class PairDataModule(ResumableData):
         self._text_rows = {text: row for row, text in enumerate(self.captions)}
         self._image_rows = {file: row for row, file in enumerate(self.images)}
 
-    def attach(
-        self, pixels: PixelStore | None, *, generated_texts: bool, generated_images: bool, seed: int = 0
-    ) -> None:
-        """Say what batches hold beside rows of captions and images.
+    def draw_generated(self, *, texts: bool, images: bool) -> None:
+        """Say which positives batches hold; after :meth:`load`, before anything is made of the data.
 
         Args:
-            pixels: the preprocessed images, or None where image states are looked up.
-            generated_texts: whether a generated caption is drawn for every pair.
-            generated_images: whether a generated image is drawn for every pair.
-            seed: decides the order of the images and which captions are drawn.
+            texts: whether a generated caption is drawn for every pair.
+            images: whether a generated image is drawn for every pair.
 
         Raises:
             ConfigError: some images lack what is to be drawn.
         """
         instead = ", let held-out captions stand in (data.hold_out)"
         for wanted, kind, weight, more in (
-            (generated_texts, "captions", "lambda_t", instead),
-            (generated_images, "images", "lambda_v", ""),
+            (texts, "captions", "lambda_t", instead),
+            (images, "images", "lambda_v", ""),
         ):
             lacking = self._lacking(f"generated_{kind}") if wanted else ""
             if lacking:
@@ -150,7 +146,16 @@ class PairDataModule(ResumableData):
                     f"{lacking} have no generated_{kind}: add them (suisei positives {kind}), leave out the "
                     f"rows of which its model made nothing{more}, or set model.{weight} to 0"
                 )
-        self.pixels, self.uses_generated, self.seed = pixels, (generated_texts, generated_images), seed
+        self.uses_generated = (texts, images)
+
+    def attach(self, pixels: PixelStore | None, seed: int = 0) -> None:
+        """Say what batches hold beside rows of captions and images.
+
+        Args:
+            pixels: the preprocessed images, or None where image states are looked up.
+            seed: decides the order of the images and which captions are drawn.
+        """
+        self.pixels, self.seed = pixels, seed
 
     def _lacking(self, field: str) -> str:
         """Return how many images of which part lack a field, and the first; "" where all have it."""

@@ -21,7 +21,8 @@ def test_states_computed_once_give_the_same_loss(folder):
 
     pixels = PixelStore(data.images, model.encoder.transform)
     model.prepare(data.captions, pixels, len(data.images))
-    data.attach(None, generated_texts=True, generated_images=True)
+    data.draw_generated(texts=True, images=True)
+    data.attach(None)
     batch = next(iter(data.val_dataloader()))
     assert batch.pixels is None
     pairs = [data.pairs[position] for position in data.validation_part]
@@ -63,7 +64,8 @@ def test_only_a_temperature_that_learns_is_held_above_a_hundredth(folder, traina
 def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4, hold_out=1)
     data.load()
-    data.attach(None, generated_texts=True, generated_images=False)
+    data.draw_generated(texts=True, images=False)
+    data.attach(None)
     seen = set()
     loader = data.train_dataloader()
     for epoch in range(20):
@@ -87,7 +89,8 @@ def test_a_generated_image_is_drawn_with_the_caption_that_it_was_made_from(folde
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = PairDataModule(str(path), str(path), batch_size=4, captions_per_image=2)
     data.load()
-    data.attach(None, generated_texts=True, generated_images=True)
+    data.draw_generated(texts=True, images=True)
+    data.attach(None)
     loader = data.train_dataloader()
     found = set()
     for epoch in range(30):
@@ -129,7 +132,7 @@ def test_positives_must_be_there_for_every_image(folder, kind, advice):
         data = PairDataModule(str(train), str(validation), batch_size=4)
         data.load()
         with pytest.raises(ConfigError, match=rf"^{lacking} have no generated_{kind}: {added} {advice}$"):
-            data.attach(None, generated_texts=True, generated_images=True)
+            data.draw_generated(texts=True, images=True)
 
 
 def test_images_that_are_trained_on_and_validate_are_said(folder, caplog):
@@ -188,7 +191,7 @@ def test_several_captions_of_an_image_are_drawn_without_repetition_while_there_a
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = PairDataModule(str(path), str(folder / "train.jsonl"), batch_size=8, captions_per_image=2)
     data.load()
-    data.attach(None, generated_texts=False, generated_images=False)
+    data.attach(None)
     loader = data.train_dataloader()
     orders = set()
     for epoch in range(12):
@@ -206,7 +209,8 @@ def test_processes_share_the_batches_that_one_would_have(folder):
     def drawn(rank, world):
         data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4 // world)
         data.load()
-        data.attach(None, generated_texts=True, generated_images=False)
+        data.draw_generated(texts=True, images=False)
+        data.attach(None)
         data.trainer = SimpleNamespace(global_rank=rank, world_size=world)
         loader = data.train_dataloader()
         loader.sampler.set_epoch(3)
@@ -299,7 +303,8 @@ def test_generated_positives_weigh_as_much_as_asked(folder, monkeypatch, name, l
     from suisei.models.pixel_store import PixelStore
 
     model.prepare(data.captions, PixelStore(data.images, model.encoder.transform), len(data.images))
-    data.attach(None, generated_texts=True, generated_images=True)
+    data.draw_generated(texts=True, images=True)
+    data.attach(None)
     images, texts, made, more = model.features(next(iter(data.val_dataloader())))
     assert (made is None, more is None) == ((name == "none"),) * 2
     scale = model.towers.logit_scale.exp()

@@ -98,6 +98,21 @@ def test_weights_of_positives_that_no_image_has_are_said(folder, tmp_path, caplo
         caplog.clear()
 
 
+def test_positives_that_some_images_lack_are_refused_before_an_image_is_read(monkeypatch, folder, tmp_path):
+    def read(*_given, **_options):
+        raise AssertionError("an image was read")
+
+    monkeypatch.setattr(dual_run, "PixelStore", read)
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    for kind in ("captions", "images"):
+        lacking = folder / f"lacking-{kind}.jsonl"
+        some = [{**rows[0], f"generated_{kind}": []}, *rows[1:]]
+        lacking.write_text("".join(json.dumps(row) + "\n" for row in some))
+        given = arguments(folder, tmp_path / kind, f"--model.model={folder / 'clip'}")
+        with pytest.raises(ConfigError, match=f"1 of 8 images of data.train .* have no generated_{kind}"):
+            run([*given, f"--data.train={lacking}"])
+
+
 def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
     """The trainer has the towers on its device while it fits, and on the CPU before and after."""
     seen = recorded(monkeypatch, dual_run, "_prepare", "final_recall")
