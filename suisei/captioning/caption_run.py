@@ -37,7 +37,7 @@ from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
 from suisei.training.run_facts import kept_step
-from suisei.training.run_folder import staged
+from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
 
@@ -208,6 +208,7 @@ def _finish(cli: Any, minutes: float) -> None:
         (stage / "report.json").write_text(
             json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+    tell_of_run(cli.folder, facts["kept"])
 
 
 def _figures(

@@ -23,7 +23,7 @@ from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.self_critical import SelfCritical
-from suisei.cli import safe_console, say
+from suisei.cli import safe_console
 from suisei.data.sample import is_blank
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
@@ -33,7 +33,7 @@ from suisei.ranges import NAME, Several, check
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
 from suisei.training.run_facts import kept_step
-from suisei.training.run_folder import staged
+from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
 
@@ -138,10 +138,11 @@ def _train(cli: SelfCriticalCLI) -> None:
     minutes = train(cli, checkpoint)
     if not cli.trainer.is_global_zero:
         return
+    said = facts(cli, minutes)
     with staged(folder) as stage:
         model.writer.save(stage / "model")
-        _report(cli, folder, stage, facts(cli, minutes))
-    say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
+        _report(cli, folder, stage, said)
+    tell_of_run(folder, said["kept"])
 
 
 def facts(cli: Any, minutes: float) -> dict[str, Any]:

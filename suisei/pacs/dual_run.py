@@ -25,7 +25,7 @@ from suisei.progress import progress_bar
 from suisei.training.cut_captions import tell_of_cut
 from suisei.training.devices import moved
 from suisei.training.run_facts import kept_step
-from suisei.training.run_folder import staged
+from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
 from suisei.training.task_run import checkpoint_of, train
@@ -119,6 +119,7 @@ def _train(cli: PacTrainingCLI) -> None:
     with staged(cli.folder) as stage:
         save_dual_encoder(model.encoder, stage / "model")
         (stage / "report.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    tell_of_run(cli.folder, facts["kept"])
 
 
 def _check_monitored(cli: PacTrainingCLI, images: int) -> None:

@@ -30,7 +30,7 @@ from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
 from suisei.training.cut_captions import tell_of_cut
 from suisei.training.run_facts import kept_step
-from suisei.training.run_folder import find_checkpoint, staged
+from suisei.training.run_folder import find_checkpoint, staged, tell_of_run
 from suisei.training.run_settings import check_resumed, read_config
 from suisei.training.task_cli import TASK_DEFAULTS
 from suisei.training.task_run import checkpoint_of, train
@@ -78,6 +78,7 @@ def _train_mapper(cli: MapperCLI) -> None:
     with staged(cli.folder) as stage:
         save_mapper(model, stage / "model")
         _write_report(stage, facts)
+    tell_of_run(cli.folder, facts["kept"])
 
 
 def run_latent(arguments: Sequence[str]) -> int:
@@ -112,6 +113,7 @@ def _train_latent(cli: LatentCLI) -> None:
     with staged(folder) as stage:
         save_latent(stage / "model", model.parts, latent_card(facts, settings_of(cli)["model"]))
         _write_report(stage, facts)
+    tell_of_run(folder, facts["kept"])
 
 
 RUNS: dict[str, Callable[[Sequence[str]], int]] = {MapperCLI.task: run_mapper, LatentCLI.task: run_latent}

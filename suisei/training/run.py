@@ -30,7 +30,7 @@ from suisei.training.module import SuiSei
 from suisei.training.progress_lines import minutes_since
 from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_fit import fit
-from suisei.training.run_folder import find_checkpoint, record, staged, started_run
+from suisei.training.run_folder import find_checkpoint, record, staged, started_run, tell_of_run
 from suisei.training.run_lock import alone_in
 from suisei.training.run_report import write_report
 from suisei.training.support import CaptionCorpus
@@ -97,11 +97,12 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     facts = {**facts_of(cli, minutes, validation), "synthetic_samples": made}
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
-        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, kept_step(trainer))
+        kept = kept_step(trainer)
+        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, kept)
         ratings = rating_facts(data.part("train"))
         save_model(stage / "model", model.regressor, extras=extras.state(), ratings=ratings)
         write_report(folder, stage, data, cli.config, facts)
-    say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
+    tell_of_run(folder, kept)
 
 
 def _announce(split: Split) -> None:

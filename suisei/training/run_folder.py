@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import safe_console, say
 from suisei.data.splits import Split
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
 from suisei.training.checkpoints import newest_whole, resumed_settings, verify_checkpoint
@@ -79,6 +80,12 @@ def staged(folder: Path) -> Iterator[Path]:
             f"{folder}: the results cannot be written: {error.strerror or error}; make room, then go on with "
             "--ckpt_path last"
         ) from None
+
+
+def tell_of_run(folder: Path, kept: int | None) -> None:
+    """Say where a finished run and its model are, and which step's weights it has where validation chose."""
+    chosen = "" if kept is None else f"   kept: step {kept:,}"
+    say(safe_console(), f"run: {folder}   model: {folder / 'model'}{chosen}")
 
 
 def record(cli: Any, folder: Path, split: Split | None) -> None:

@@ -254,6 +254,14 @@ def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatc
     assert seen == [("GridStore", "cpu"), ("_figures", "cpu")]
 
 
+def test_a_run_ends_with_where_its_model_is(tmp_path, captioned, capsys):
+    model = {"tower": {"name": "tiny", "train": False}, "pretraining": {"epochs": 1, "batch_size": 2}}
+    assert main(["--config", str(config_of(tmp_path, captioned, model=model))]) == 0
+    run = tmp_path / "run"
+    kept = json.loads((run / "report.json").read_text(encoding="utf-8"))["kept"]
+    assert capsys.readouterr().out.endswith(f"run: {run}   model: {run / 'model'}   kept: step {kept:,}\n")
+
+
 def weights_of(run):
     from suisei.encoders.weights import read_weights
 

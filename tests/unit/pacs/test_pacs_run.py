@@ -25,7 +25,7 @@ from tests.unit.two_processes import environment
 
 
 @pytest.mark.parametrize("trainable", ["projections", "lora", "image", "all"])
-def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
+def test_a_run_writes_a_model_that_scores(folder, tmp_path, capsys, trainable):
     output = tmp_path / "run"
     model = [
         f"--model.model={folder / 'clip'}",
@@ -36,6 +36,8 @@ def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
     report = json.loads((output / "report.json").read_text())
     assert report["steps"] == 6
     assert report["kept"] in (2, 4, 6)
+    told = f"run: {output}   model: {output / 'model'}   kept: step {report['kept']}\n"
+    assert capsys.readouterr().out.endswith(told)
     assert "val_recall10" in (output / "logs" / "version_0" / "metrics.csv").read_text()
     assert 0 <= report["val_recall10_all_captions"] <= 1
     before = get_metric(f"pac-s:{folder / 'clip'}", device="cpu").encoder.model.state_dict()

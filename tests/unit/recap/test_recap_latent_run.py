@@ -246,7 +246,7 @@ def leave_the_mapper(run):
 
 
 def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on_with(
-    data, model_folder, tmp_path, caplog
+    data, model_folder, tmp_path, caplog, capsys
 ):
     config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
     (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
@@ -257,6 +257,9 @@ def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on
     assert report["image"] == {"name": str(model_folder), "normalise": False}  # no tag of a pretraining
     inner = tmp_path / "run" / "mapper"
     assert json.loads((inner / "report.json").read_text())["steps"] == 4
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("run: ")]
+    ends = [f"run: {run}   model: {run / 'model'}   kept: step " for run in (inner, tmp_path / "run")]
+    assert [line.rstrip("0123456789") for line in told] == ends
     assert (tmp_path / "run" / "model" / "config.json").is_file()
     # as if it had been killed at the end of the mapper's training
     leave_the_mapper(tmp_path / "run")
