@@ -233,4 +233,5 @@ def test_two_processes_tune_as_one(folder, tmp_path):
     assert one[-1] > one[0]
     np.testing.assert_allclose(one, two, rtol=1e-3)
     for name, weight in weights.items():
-        torch.testing.assert_close(weight, others[name], rtol=1e-3, atol=1e-4)
+        if not name.endswith("key.bias"):  # moves every key alike, which attention does not see: noise alone
+            torch.testing.assert_close(weight, others[name], rtol=1e-3, atol=1e-4, msg=name)
