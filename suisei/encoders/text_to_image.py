@@ -147,12 +147,12 @@ class Illustrator:
         size: int | None = None,
     ) -> None:
         self.kind = read_pipeline(model, revision)
-        from diffusers import AutoPipelineForText2Image
-
         self.device, self.dtype = generator_device(device)
         if not Path(model).is_dir() and self.kind.revision != "unknown":
             revision = self.kind.revision  # the very version whose index was checked
         with loading(model, "a text-to-image model"), _loading, _quiet():
+            from diffusers import AutoPipelineForText2Image  # warns itself, of what torch will not have
+
             self._pipeline: Any = AutoPipelineForText2Image.from_pretrained(
                 model, revision=revision, torch_dtype=self.dtype, use_safetensors=True
             )

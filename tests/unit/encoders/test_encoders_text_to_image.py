@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ pytest.importorskip("diffusers", reason="needs the extra recap")
 
 from suisei.encoders.text_to_image import Illustrator, read_pipeline
 from suisei.errors import ModelError, UnavailableError
+from tests.unit.two_processes import environment
 
 
 @pytest.fixture
@@ -100,6 +102,13 @@ def test_captions_that_are_cut_are_said_once_and_not_by_the_libraries(tiny_diffu
         illustrator.generate([caption, "short"], [1, 2])
     [said] = caplog.messages
     assert said.startswith(f"{tiny_diffusion.name}: a caption is longer than its text encoder reads")
+
+
+def test_what_diffusers_warns_of_when_it_is_imported_is_kept_from_users(tiny_diffusion):
+    code = "from suisei.encoders.text_to_image import Illustrator; Illustrator({!r}, device='cpu', steps=1)"
+    command = [sys.executable, "-W", "always", "-c", code.format(str(tiny_diffusion))]
+    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=environment())
+    assert "FutureWarning" not in done.stderr
 
 
 @pytest.mark.parametrize("flag", ["nsfw_content_detected", "nsfw_detected"])
