@@ -31,6 +31,7 @@ from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, quiet_transformers
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file, read_settings
+from suisei.encoders.text_parts import load_tokenizer
 from suisei.errors import ModelError, SuiseiError, UnavailableError, one_line
 
 KINDS = ("vision-encoder-decoder", "blip")
@@ -242,7 +243,7 @@ def load_hf_captioner(name: str) -> HfCaptioner:
         UnavailableError: it is neither on disk nor to be had from the hub.
     """
     from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
+    from transformers import AutoConfig, AutoImageProcessor
 
     local = Path(name).is_dir()
     kept: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
@@ -252,7 +253,7 @@ def load_hf_captioner(name: str) -> HfCaptioner:
         with quiet_transformers(), nullcontext() if local else hub_guard(name):  # a local folder asks no hub
             config = AutoConfig.from_pretrained(name, **kept)
             network = _network(name, config.model_type, local)
-            tokenizer = AutoTokenizer.from_pretrained(name, **kept)
+            tokenizer = load_tokenizer(name, **kept)
             processor = AutoImageProcessor.from_pretrained(name, **kept)
     except SuiseiError:
         raise

@@ -20,6 +20,7 @@ from suisei.encoders.dual_weights import WEIGHT_FILES
 from suisei.encoders.hub_errors import hub_guard, quiet_transformers
 from suisei.encoders.pretrained import text_config
 from suisei.encoders.seeded import seeded
+from suisei.encoders.text_parts import check_vocabulary
 from suisei.encoders.timm_tower import PREFIX, check_head, read_timm_weights, timm_architecture
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
@@ -108,7 +109,9 @@ def _new_tokenizer(settings: Mapping[str, Any], text_encoder: str | None) -> Any
     length = int(settings.get("context_length", 77))
     if text_encoder is None:
         return SimpleTokenizer(context_length=length)
-    return HFTokenizer(text_encoder, context_length=length, trust_remote_code=False)
+    made = HFTokenizer(text_encoder, context_length=length, trust_remote_code=False)
+    check_vocabulary(made.tokenizer, text_encoder)
+    return made
 
 
 def _check_text_encoder(name: str) -> None:

@@ -15,6 +15,7 @@ from suisei.encoders.dual_weights import find_weights
 from suisei.encoders.hub_errors import no_hub
 from suisei.encoders.pretrained import check_tokenizer_file, read_settings, text_config
 from suisei.encoders.rules import BUILD_ERRORS
+from suisei.encoders.text_parts import check_vocabulary
 from suisei.encoders.weights import check_size
 from suisei.errors import ModelError, one_line
 
@@ -91,7 +92,7 @@ def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> Any:
     if not settings.get("hf_tokenizer_name"):
         return SimpleTokenizer(context_length=length, **options)
     try:
-        return HFTokenizer(
+        made = HFTokenizer(
             str(folder),
             context_length=length,
             tokenizer_mode=settings.get("tokenizer_mode"),
@@ -101,3 +102,5 @@ def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> Any:
         )
     except BUILD_ERRORS as error:
         raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
+    check_vocabulary(made.tokenizer, folder)
+    return made

@@ -41,10 +41,11 @@ def fetch_parts(name: str) -> tuple[Any, Any]:
     """Return an encoder and its tokenizer, by a name on the hub or from a local folder.
 
     Raises:
+        ModelError: its tokenizer has no vocabulary.
         UnavailableError: the hub has no such model or cannot be reached.
     """
     from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel
 
     local = Path(name).is_dir()
     if local:
@@ -54,9 +55,49 @@ def fetch_parts(name: str) -> tuple[Any, Any]:
             # Weights kept in half precision are widened: small updates vanish in half precision.
             kept = {"local_files_only": local, "trust_remote_code": False}
             backbone = AutoModel.from_pretrained(name, dtype=torch.float32, **kept)
-            return backbone, AutoTokenizer.from_pretrained(name, **kept)
+            return backbone, load_tokenizer(name, **kept)
+    except ModelError:
+        raise
     except (OSError, ValueError, StrictDataclassError) as error:
         raise explain_hub_error(name, error) from error
+
+
+def load_tokenizer(name: str | Path, **given: Any) -> Any:
+    """Return a tokenizer of transformers, which must know some words.
+
+    Args:
+        name: on the hub, or a folder.
+        given: for ``AutoTokenizer.from_pretrained``, whose errors are the caller's to explain.
+
+    Raises:
+        ModelError: it has no vocabulary, or its parts do not go together.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        with no_panic():
+            tokenizer = AutoTokenizer.from_pretrained(name, **given)
+    except Exception as error:
+        if type(error) is not Exception:  # as the tokenizers library raises
+            raise
+        raise ModelError(f"{name}: cannot read the tokenizer: {one_line(error)}") from None
+    check_vocabulary(tokenizer, name)
+    return tokenizer
+
+
+def check_vocabulary(tokenizer: Any, name: str | Path) -> None:
+    """Refuse a tokenizer that transformers made of nothing: to it every word is unknown, or no word at all.
+
+    It makes one without a warning where a model has no file of its tokenizer.
+
+    Raises:
+        ModelError: it has less than two tokens beside special ones.
+    """
+    if len(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)) < 2:
+        raise ModelError(
+            f"{name}: its tokenizer has no vocabulary; put its files beside the weights (tokenizer.json, or "
+            "vocab.txt, sentencepiece.bpe.model and the like), as its save_pretrained writes them"
+        )
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -69,12 +110,10 @@ def read_tokenizer(folder: Path) -> Any:
         return FolderTokenizer(folder)
     if not folder.is_dir():
         raise ModelError(f"no tokenizer at {folder}")
-    from transformers import AutoTokenizer
-
     check_tokenizer_file(folder)
     try:
-        with no_hub(), no_panic():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with no_hub():
+            return load_tokenizer(folder, local_files_only=True, trust_remote_code=False)
     except BUILD_ERRORS as error:
         raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
 

@@ -329,14 +329,15 @@ class BertScore(Metric):
 
     def _load(self) -> tuple[Any, Any, int]:
         import torch
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoModel
 
         from suisei.encoders.hub_errors import hub_guard, no_bars
         from suisei.encoders.precision import choose_device, to_precision
+        from suisei.encoders.text_parts import load_tokenizer
 
         check_config_file(Path(self.model_name))
         with hub_guard(self.model_name), no_bars():
-            tokenizer = AutoTokenizer.from_pretrained(self.model_name, trust_remote_code=False)
+            tokenizer = load_tokenizer(self.model_name, trust_remote_code=False)
             model = AutoModel.from_pretrained(self.model_name, dtype=torch.float32, trust_remote_code=False)
         if hasattr(model, "decoder") and hasattr(model, "encoder"):
             model = model.encoder

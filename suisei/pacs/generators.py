@@ -10,6 +10,7 @@ import torch
 
 from suisei.encoders.pretrained import check_config_file
 from suisei.encoders.seeded import seeded
+from suisei.encoders.text_parts import check_vocabulary, load_tokenizer
 from suisei.encoders.text_to_image import Illustrator, generator_device, loading, model_identity
 from suisei.errors import ConfigError
 
@@ -100,12 +101,14 @@ def _readers(model: str, revision: str | None) -> tuple[Any, Any]:
 
     Vision-encoder-decoders (ViT with GPT-2) have no processor of both, and AutoProcessor gives the tokenizer.
     """
-    from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
+    from transformers import AutoImageProcessor, AutoProcessor
 
     given: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     processor: Any = AutoProcessor.from_pretrained(model, **given)
     if hasattr(processor, "image_processor"):
+        if hasattr(processor, "tokenizer"):
+            check_vocabulary(processor.tokenizer, model)
         return processor, processor.batch_decode
-    tokenizer: Any = AutoTokenizer.from_pretrained(model, **given)
+    tokenizer: Any = load_tokenizer(model, **given)
     images: Any = AutoImageProcessor.from_pretrained(model, **given)
     return images, tokenizer.batch_decode

@@ -19,6 +19,7 @@ from torch import Tensor
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_bars
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file
 from suisei.encoders.seeded import seeded
+from suisei.encoders.text_parts import load_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.ranges import DROPOUT, Rule, at_least, check_settings
@@ -76,7 +77,7 @@ def load_language_model(name: str) -> tuple[Any, FolderTokenizer]:
         ModelError: the folder is unsafe, or its tokenizer is of no kind that a model folder can hold.
     """
     from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     local = Path(name).is_dir()
     if local:
@@ -86,7 +87,9 @@ def load_language_model(name: str) -> tuple[Any, FolderTokenizer]:
         with no_bars(), nullcontext() if local else hub_guard(name):
             kept = {"local_files_only": local, "trust_remote_code": False}
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **kept)
-            tokenizer = AutoTokenizer.from_pretrained(name, **kept)
+            tokenizer = load_tokenizer(name, **kept)
+    except ModelError:
+        raise
     except (OSError, ValueError, StrictDataclassError) as error:
         raise explain_hub_error(name, error) from error
     return model.eval(), plain_tokenizer(tokenizer, name)

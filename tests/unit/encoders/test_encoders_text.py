@@ -2,16 +2,19 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from suisei.data.sample import CaptionSample
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
-from suisei.encoders.text_parts import fetch_parts, save_parts
+from suisei.encoders.text_parts import fetch_parts, load_tokenizer, save_parts
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
+from suisei.metrics.registry import get_metric
 from tests.unit.kernels import Kernels
 
 TINY = TinyTextConfig(vocabulary=200, width=16, layers=2)
@@ -193,6 +196,22 @@ def test_an_encoder_is_written_and_read_without_a_bar(encoder, tmp_path, capsys)
     save_parts(encoder.backbone, encoder.tokenizer, tmp_path)
     fetch_parts(str(tmp_path))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "roberta", "gpt2", "t5", "mbart", "clip", "mpnet"])
+def test_a_tokenizer_that_is_made_of_nothing_is_refused(tmp_path, kind):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(ModelError, match=r"tokenizer has no vocabulary|cannot read the tokenizer"):
+        load_tokenizer(tmp_path, local_files_only=True, trust_remote_code=False)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "bertscore"])
+def test_metrics_over_an_encoder_that_was_saved_without_its_tokenizer_say_so(folder, tmp_path, metric):
+    bare = shutil.copytree(folder, tmp_path / "bare", ignore=shutil.ignore_patterns("*token*", "*vocab*"))
+    assert sorted(path.name for path in bare.iterdir()) == ["config.json", "model.safetensors"]
+    sample = CaptionSample("a dog", references=("a cat",))
+    with pytest.raises(ModelError, match="bare: its tokenizer has no vocabulary"):
+        get_metric(f"{metric}:{bare}").score([sample])
 
 
 def test_half_precision_weights_are_widened(encoder, folder, tmp_path):
