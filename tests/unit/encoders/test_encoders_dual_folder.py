@@ -66,6 +66,18 @@ def test_a_hugging_face_text_tower_travels_with_the_folder(text_encoder, tmp_pat
     np.testing.assert_array_equal(again.encode_texts(CAPTIONS), loaded.encode_texts(CAPTIONS))
 
 
+def test_a_text_tower_without_its_tokenizer_is_neither_made_nor_read(text_encoder, tmp_path):
+    no_tokens = shutil.ignore_patterns("*token*", "*vocab*")
+    bare = shutil.copytree(text_encoder, tmp_path / "bare", ignore=no_tokens)
+    with pytest.raises(ModelError, match="bare: its tokenizer has no vocabulary"):
+        new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET}, text_encoder=str(bare), seed=0)
+    made = new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET}, text_encoder=str(text_encoder), seed=0)
+    save_dual_encoder(made, tmp_path / "whole")
+    cut = shutil.copytree(tmp_path / "whole", tmp_path / "cut", ignore=no_tokens)
+    with pytest.raises(ModelError, match="cut: its tokenizer has no vocabulary"):
+        load_dual_encoder(str(cut), device="cpu")
+
+
 def test_padding_is_not_computed_and_changes_nothing(text_encoder):
     made = new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET}, text_encoder=str(text_encoder), seed=0)
     tokens = made.tokenizer(CAPTIONS)

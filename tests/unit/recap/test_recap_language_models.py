@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, ModelError
 from suisei.recap.image_towers import TowerConfig
 from suisei.recap.language_models import (
     TinyLanguageModel,
     frozen_embeddings,
+    load_language_model,
     new_language_model,
     plain_tokenizer,
 )
@@ -28,6 +29,13 @@ def test_a_language_model_is_read_and_written_without_a_bar(captions, model_fold
     save_mapper(training, tmp_path / "mapper")
     assert (tmp_path / "mapper" / "language_model" / "model.safetensors").is_file()
     assert capsys.readouterr().err == ""
+
+
+def test_a_language_model_without_its_tokenizer_is_refused(captions, tmp_path):
+    model, _ = new_language_model(captions, TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2), 0)
+    model.save_pretrained(tmp_path / "gpt2")
+    with pytest.raises(ModelError, match="gpt2: its tokenizer has no vocabulary"):
+        load_language_model(str(tmp_path / "gpt2"))
 
 
 def test_the_loss_of_prefix_captioning_is_that_of_the_tokens_and_the_end(captions):
