@@ -72,6 +72,11 @@ def explain_hub_error(name: str, error: BaseException) -> UnavailableError:
             f"model {name!r} needs Python code of its own, which suisei never runs; use a model whose kind "
             "transformers has itself"
         )
+    elif Path(name).is_dir():
+        return UnavailableError(
+            f"{name}: cannot be loaded ({_first_line(error)}); it must hold config.json, the weights and the "
+            "files of its tokenizer or image processor, as save_pretrained writes them"
+        )
     else:
         why = f"cannot be loaded ({_first_line(error)})"
     return UnavailableError(

@@ -34,6 +34,13 @@ def test_an_error_of_another_kind_keeps_its_reason():
     assert "bad header" in str(explain_hub_error("x", OSError("bad header\nmore")))
 
 
+def test_a_folder_is_told_what_it_must_hold(tmp_path):
+    message = str(explain_hub_error(str(tmp_path), ValueError("no tokenizer")))
+    assert f"{tmp_path}: cannot be loaded (no tokenizer)" in message
+    assert "files of its tokenizer" in message
+    assert "HF_HOME" not in message
+
+
 def test_network_errors_are_found_behind_other_errors():
     error = RuntimeError("Failed to download")
     error.__context__ = socket.gaierror(-2, "unknown")
