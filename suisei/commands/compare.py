@@ -27,7 +27,7 @@ from suisei.commands.reports import Files, Report, Shown, add_report_options, ch
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given
 from suisei.data.spoken import across_note, count_across
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -196,7 +196,10 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
     from suisei.data.json_files import read_object
     from suisei.metaeval.system_agreement import checked_human_scores
 
-    found = read_object(Path(path), unique=True)
+    try:
+        found = read_object(Path(path), unique=True)
+    except DataError as error:
+        raise DataError(f'--human takes JSON of {{"system": score}}: {error}') from None
     human = checked_human_scores(found, names, f"--human {path}")
     sides = {
         "people's scores of no system here": [name for name in found if name not in human],

@@ -273,6 +273,9 @@ def test_metrics_are_correlated_with_peoples_scores_of_the_systems(files, tmp_pa
     human.write_text('{"good": 4, "bad": 1, "good": 1, "middling": 2}')
     assert run(files["bad"], files["good"], third, *chosen) == 2
     assert "human.json: not valid JSON: the field 'good' is given twice" in capsys.readouterr().err
+    human.write_text("system,score\ngood,4\nbad,1\nmiddling,2\n")
+    assert run(files["bad"], files["good"], third, *chosen) == 2
+    assert '--human takes JSON of {"system": score}: ' in capsys.readouterr().err
 
 
 def test_captions_in_another_language_than_their_references_are_said(files):
