@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import check_device
@@ -333,8 +333,8 @@ def _join(options: argparse.Namespace) -> int:
     captions = sum(bool(pair.generated_captions) for pair in joined)
     images = sum(len(pair.generated_images) for pair in joined)
     _report(
-        f"{options.output}: {len(joined)} images, {captions} with a generated caption, "
-        f"{images} generated images{_left_out(sources, merged, real)}",
+        f"{options.output}: {counted(len(joined), 'image')}, {captions:,} with a generated caption, "
+        f"{counted(images, 'generated image')}{_left_out(sources, merged, real)}",
         [],
     )
     return 0
@@ -355,7 +355,9 @@ def _left_out(sources: Sequence[Source], kept: Container[str], real: RealPaths) 
     imageless = sum(source.image is None for source in sources)
     if not bare and not imageless:
         return ""
-    return f"; left out: {bare} images without captions, {imageless} rows without an image"
+    return (
+        f"; left out: {counted(bare, 'image')} without captions, {counted(imageless, 'row')} without an image"
+    )
 
 
 def _out_of_memory(error: BaseException) -> UnavailableError:
@@ -363,7 +365,7 @@ def _out_of_memory(error: BaseException) -> UnavailableError:
 
 
 def _report(summary: str, problems: Sequence[str]) -> None:
-    lines = [f"{len(problems)} images could not be read:"] if problems else []
+    lines = [f"{counted(len(problems), 'image')} could not be read:"] if problems else []
     lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"  ... and {len(problems) - SHOWN_PROBLEMS} more")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from suisei.cli import counted
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
@@ -97,8 +98,8 @@ def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> N
         both = [image for image in own if image.resolve() in seen]
         if both:
             raise DataError(
-                f"data.{part} shares {len(both)} images with data.train, such as {both[0]}; a model is "
-                "measured on images that it has not learned"
+                f"data.{part} shares {counted(len(both), 'image')} with data.train, such as {both[0]}; a "
+                "model is measured on images that it has not learned"
             )
         if copies := copies_among(own, learned):
             name, original = next(iter(copies.items()))
@@ -276,7 +277,7 @@ def _check_files(pairs: Sequence[ImageCaptions], source: str) -> None:
     absent = [str(path) for path in dict.fromkeys(paths) if not os.path.isfile(path)]  # noqa: PTH113 - any name
     if absent:
         raise DataError(
-            f"{source}: {len(absent)} image files are not there: {_some(absent)}; give "
+            f"{source}: there is no file of {counted(len(absent), 'image')}: {_some(absent)}; give "
             "the folder that holds them (--data.root, --images or --root)"
         )
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from suisei.cli import counted
 from suisei.data.paths import full_path
 from suisei.data.sample import CaptionSample, language_of, plain_name
 from suisei.data.writers import replacing
@@ -349,7 +350,7 @@ def _digest(*texts: str) -> bytes:
 
 def _too_few(groups: int, wanted: str) -> DataError:
     return DataError(
-        f"the samples form {groups} group{'' if groups == 1 else 's'}, too few for {wanted}; give more data, "
+        f"the samples form {counted(groups, 'group')}, too few for {wanted}; give more data, "
         "or set 'group' per row (usually the image) if different images share one group"
     )
 

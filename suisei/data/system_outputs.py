@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import read_references
 from suisei.data.formats import NamedColumns, OnError
@@ -162,7 +163,9 @@ def _join(
     if (count := len(set(groups.values()))) < 2:
         shown = ", ".join(f"{keys[0]!r} in {file.name}" for keys, file in zip(names, files, strict=True))
         such = "" if count or given is not None else f" (the first is {shown})"
-        raise DataError(f"the systems have {count} images in common{such}; a comparison needs two at least")
+        raise DataError(
+            f"the systems have {counted(count, 'image')} in common{such}; a comparison needs two at least"
+        )
     shared = {key: _shared_references(key, files, keyed, given) for key in common}
     if given is not None and any(sample.references for file in files for sample in file.samples):
         notes.append("references in the systems' own rows are not used: --references is given")

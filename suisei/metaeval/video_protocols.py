@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
@@ -109,7 +110,7 @@ def columns_by_references(
     least = min((len(sample.references) for sample in samples), default=0)
     limited = {count: limit_references(samples, count) for count in REFERENCE_COUNTS if count <= least}
     notes = [
-        f"no figures with {count} references: a sample has only {least}"
+        f"no figures with {_references(count)}: a sample has only {least}"
         for count in REFERENCE_COUNTS
         if count > least
     ]
@@ -261,7 +262,7 @@ def _vatex_published(known: Mapping[str, tuple[float, ...]], name: str | None) -
 def _references(count: int | None) -> str:
     if count is None:
         return "scores from a file"
-    return f"{count} reference{'' if count == 1 else 's'}"
+    return counted(count, "reference")
 
 
 def paragraph_scores(
@@ -325,7 +326,10 @@ def foil_table(
         *([_SOURCE, BACKBONE_NOTE, _FRAMES] if published else []),
     ]
     left_out = [row for row in rows if row.info.get("videos_skipped")]
-    notes += [f"{row.label}: {row.info['videos_skipped']} videos without score left out" for row in left_out]
+    notes += [
+        f"{row.label}: {counted(row.info['videos_skipped'], 'video')} without score left out"
+        for row in left_out
+    ]
     return Table(
         "Protocol of ActivityNet-FOIL",
         {**heads, "ties": "ties", "n": "videos"},

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from suisei.cli import counted
 from suisei.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class LengthWarning:
         if cut:
             self._said = True
             warnings.warn(
-                f"{self._metric}: {len(cut)} captions have more tokens than {encoder.name} reads and are cut "
-                f"to its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
+                f"{self._metric}: {counted(len(cut), 'caption')} with more tokens than {encoder.name} reads: "
+                f"cut to its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
                 stacklevel=4,
             )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
 from suisei.encoders.precision_words import PRECISION
@@ -145,8 +146,8 @@ class RecapLatent(Metric):
         if cut and not self._said:
             self._said = True
             warnings.warn(
-                f"{self.name}: {len(cut)} captions have more tokens than {self.path} reads and are cut to "
-                f"its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
+                f"{self.name}: {counted(len(cut), 'caption')} with more tokens than {self.path} reads: cut "
+                f"to its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
                 stacklevel=5,
             )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.leaks import describe_shared
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
@@ -68,7 +69,7 @@ def cautions(
     found = []
     different = len({(sample.candidate, group_of(sample)) for sample in samples})
     if different < FEW:
-        count = f"{len(samples):,} sample{'' if len(samples) == 1 else 's'}"
+        count = counted(len(samples), "sample")
         count += f" of {different:,} captions" if different < len(samples) else ""
         little = f"Tested on {count}; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")

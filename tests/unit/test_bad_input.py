@@ -149,7 +149,7 @@ def test_an_overlong_caption_is_cut_with_one_warning(tmp_path, rows, tiny_clip):
     rows = [{**row, "candidate": f"{'word ' * 90}{n}"} for n, row in enumerate(rows[:1] * 6)]
     for number, row in enumerate(rows):
         row["id"] = f"r{number}"
-    with pytest.warns(UserWarning, match="2 captions have more tokens than tiny reads") as caught:
+    with pytest.warns(UserWarning, match="2 captions with more tokens than tiny reads") as caught:
         code, found = score_rows(tmp_path, rows, metric, "--window", 2, *options)
     assert code == 0
     assert len({row["em-score"] for row in found}) == 1
@@ -220,7 +220,7 @@ def test_unreadable_images_cost_their_own_rows(tmp_path, pictures, tiny_clip, ca
 def test_pac_s_says_once_that_it_cuts_captions(tmp_path, pictures, tiny_clip):
     for row in pictures[:3]:
         row["candidate"] += " and a cat" * 60
-    with pytest.warns(UserWarning, match="3 captions have more tokens") as caught:
+    with pytest.warns(UserWarning, match="3 captions with more tokens") as caught:
         code, _, scores = evaluate_rows(
             tmp_path, pictures, "pac-s", "--metric-option", f"pac-s.model={json.dumps(str(tiny_clip))}",
             "--metric-option", "pac-s.seed=1",

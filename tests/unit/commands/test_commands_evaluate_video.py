@@ -271,7 +271,7 @@ def test_foil_leaves_out_a_broken_video_and_says_so(foil, tiny_clip):
     assert rows["em-score"]["cells"]["n"]["value"] == 4
     assert rows["em-score"]["videos_skipped"] == 1
     assert rows["length-ratio"]["cells"]["n"]["value"] == 5
-    assert any("1 videos without score left out" in note for note in report["notes"])
+    assert any("1 video without score left out" in note for note in report["notes"])
     assert any("v_4.mp4: the video file is empty" in note for note in report["notes"])
     for video in VIDEOS[:4]:
         (foil / "videos" / f"{video}.mp4").unlink()
@@ -291,7 +291,7 @@ def test_a_paragraph_whose_rows_were_skipped_costs_its_video_alone(foil, tiny_cl
     code, report = evaluate("activitynet-foil", foil, tiny_clip, "--on-error", "skip", metrics="length-ratio")
     assert code == 0
     assert rows_of(report, "overall")["length-ratio"]["cells"]["n"]["value"] == 4
-    assert any("1 videos without score left out" in note for note in report["notes"])
+    assert any("1 video without score left out" in note for note in report["notes"])
     assert any("2 bad rows skipped" in note for note in report["notes"])
 
 

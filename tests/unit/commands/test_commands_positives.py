@@ -187,7 +187,7 @@ def test_rows_of_images_alone_are_captioned_and_join_says_that_it_leaves_them_ou
     join = ["join", str(path), "--positives", str(tmp_path / "out"), "--output", str(target)]
     assert positives.main(join) == 0
     told = " ".join(capsys.readouterr().err.split())
-    assert "left out: 1 images without captions, 1 rows without an image" in told
+    assert "left out: 1 image without captions, 1 row without an image" in told
     assert [pair.image.name for pair in load_pairs(str(target))] == ["0.png"]
 
 

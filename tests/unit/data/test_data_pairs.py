@@ -78,8 +78,8 @@ def test_a_compressed_manifest_is_read(write, tmp_path):
         ([{"image": "a.jpg", "caption": ["x"]}], "unknown field 'caption'"),
         ([{"image": "a.jpg", "captions": ["x"]}] * 2, "row 2: image 'a.jpg' was in row 1"),
         ([{"image": name, "captions": ["x"]} for name in ("a.jpg", "x/../a.jpg")], "a.jpg' was in row 1"),
-        ([{"image": "no.jpg", "captions": ["x"]}], r"1 image files are not there: .*no\.jpg"),
-        ([{"image": "a.jpg", "captions": ["x"], "generated_images": ["no.png"]}], r"1 image files.*no\.png"),
+        ([{"image": "no.jpg", "captions": ["x"]}], r"there is no file of 1 image: .*no\.jpg"),
+        ([{"image": "a.jpg", "captions": ["x"], "generated_images": ["no.png"]}], r"file of 1 image.*no\.png"),
         ([], "no rows"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_karpathy_split_gives_pairs_of_the_parts_asked_for(split, tmp_path):
         ImageCaptions(folder / "a.jpg", ("one a", "two a")),
         ImageCaptions(folder / "val2014" / "b.jpg", ("one b", "two b")),
     ]
-    with pytest.raises(DataError, match=r"1 image files are not there: .*c\.jpg; give the folder"):
+    with pytest.raises(DataError, match=r"there is no file of 1 image: .*c\.jpg; give the folder"):
         load_pairs(f"{split}:val")
     with pytest.raises(ConfigError, match="name its parts"):
         load_pairs(str(split), root=folder)

@@ -201,7 +201,7 @@ def test_captions_of_one_image_have_its_name_whatever_they_are_joined_by(save, t
         assert systems.size == "4 captions of 2 images"
     alone = load_systems([save("x.jsonl", nameless), save("y.jsonl", nameless)])
     assert alone.size == "4 images"
-    with pytest.raises(DataError, match="1 images in common"):
+    with pytest.raises(DataError, match="1 image in common"):
         load_systems([save("x.jsonl", with_ids[:2]), save("y.jsonl", with_ids[:2])])
 
 
@@ -307,7 +307,7 @@ def test_row_numbers_are_no_names_of_images(save, tmp_path):
 
 def test_systems_without_common_ids(save):
     a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "x", "3": "y", "4": "z"})
-    with pytest.raises(DataError, match="1 images in common"):
+    with pytest.raises(DataError, match="1 image in common"):
         load_systems([a, b])
     with pytest.raises(DataError, match=r"0 images in common \(the first is '1' in a, '8' in c\)"):
         load_systems([a, save("c.json", {"8": "x", "9": "y"})])  # as many rows, but of other images

@@ -109,7 +109,7 @@ def test_a_caption_without_tokens_and_a_very_long_one_have_scores(model, folder,
     metric = metric_of(folder)
     texts = ["dog " * 500, "🐕", "."]
     given = [CaptionSample(text, image=pictures[0]) for text in texts]
-    with pytest.warns(UserWarning, match="recap-latent: 1 captions have more tokens than .*'dog dog") as said:
+    with pytest.warns(UserWarning, match="recap-latent: 1 caption with more tokens than .*'dog dog") as said:
         assert np.isfinite([metric.score(given) for _ in range(2)]).all()
     assert len(said) == 1
     with torch.inference_mode():

@@ -231,7 +231,7 @@ def test_overlong_captions_are_cut_with_a_warning_or_refused(encoder, video):
     rows = tokenize(encoder, [fits, over, "short"])
     assert rows.cut.tolist() == [False, True, False]
     sample = [VideoSample(over, video=video), VideoSample(fits, video=video)]
-    with pytest.warns(UserWarning, match="1 captions have more tokens"):
+    with pytest.warns(UserWarning, match="1 caption with more tokens"):
         first, second = score(encoder).score(sample)
     assert first == pytest.approx(second)
     refusing = score(encoder, overlong="refuse")
@@ -247,7 +247,7 @@ def test_references_may_be_overlong_where_they_are_not_read(encoder, video):
         warnings.simplefilter("error")
         alone = score(encoder).score(sample)
     assert score(encoder, overlong="refuse").score(sample) == alone
-    with pytest.warns(UserWarning, match="1 captions have more tokens"):
+    with pytest.warns(UserWarning, match="1 caption with more tokens"):
         score(encoder, references=True).score(sample)
     with pytest.raises(DataError, match="overlong=cut"):
         score(encoder, references=True, overlong="refuse").score(sample)

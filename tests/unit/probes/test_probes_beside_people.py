@@ -59,7 +59,7 @@ def test_several_systems_are_compared_on_the_images_that_all_have(tmp_path):
     assert [ladder.names[0] for _, ladder in found] == ["a", "b"]
     assert all({s.group for s in own} == {"3", "4"} for _, ladder in found for own in ladder.sets)
     assert "a has no caption for 3 of 8 images (5, 6, 7): left out for all systems" in notes
-    with pytest.raises(DataError, match="1 images in common"):
+    with pytest.raises(DataError, match="1 image in common"):
         ladders_beside_people(humans(4), files, "people.json")
 
 
