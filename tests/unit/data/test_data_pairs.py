@@ -79,7 +79,7 @@ def test_a_compressed_manifest_is_read(write, tmp_path):
         ([{"image": "a.jpg", "captions": ["x"]}] * 2, "row 2: image 'a.jpg' was in row 1"),
         ([{"image": name, "captions": ["x"]} for name in ("a.jpg", "x/../a.jpg")], "a.jpg' was in row 1"),
         ([{"image": "no.jpg", "captions": ["x"]}], r"there is no file of 1 image: .*no\.jpg"),
-        ([{"image": "a.jpg", "captions": ["x"], "generated_images": ["no.png"]}], r"file of 1 image.*no\.png"),
+        ([{"image": "a.jpg", "captions": ["x"], "generated_images": ["no.png"]}], r"of 1 image: .*no\.png"),
         ([], "no rows"),
     ],
 )
