@@ -79,6 +79,13 @@ def test_a_bad_row_elsewhere_stops_only_what_learns_from_all_rows(rows, tmp_path
     assert "--row 2, but it has 1 row\n" in capsys.readouterr().err
 
 
+def test_a_bad_row_with_the_id_of_a_good_one_does_not_stop_it(rows, tmp_path):
+    with rows.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "x", "candidate": "a second dog", "references": ["dogs"]}) + "\n")
+    (found,) = explained(tmp_path, "--input", rows, "--metrics", "bleu-1", "--id", "x", "--on-error", "skip")
+    assert found["candidate"] == "a red dog runs"
+
+
 def test_ratings_on_any_scale_are_not_looked_at(tmp_path):
     path = tmp_path / "rated.csv"
     path.write_text("candidate,reference,mos,rating\na dog,a dog runs,4,five\n")

@@ -144,6 +144,13 @@ def test_the_caption_is_that_of_the_text_or_of_a_column_asked_for(tmp_path):
     assert (sample.candidate, sample.references) == ("of the json", ("r",))
 
 
+def test_a_column_asked_for_that_a_sample_lacks_is_said_by_its_name(tmp_path):
+    path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "the text", recaption="the other"))
+    (found,) = rows(path, {"candidate": ["absent"]})
+    assert "no column 'absent'" in str(found.row.error)
+    assert "no .txt" not in str(found.row.error)
+
+
 def test_members_may_begin_with_a_byte_order_mark(tmp_path):
     def fill(tar):
         add(tar, "a.txt", "\ufeffa ball".encode())
