@@ -61,15 +61,19 @@ class CaptionModel(nn.Module, ABC):
             )
         return language or self.language
 
-    def check_length(self, max_length: int) -> None:
+    def check_length(self, max_length: int, name: str = "max_length") -> None:
         """Refuse captions that are longer than it can write.
+
+        Args:
+            max_length: most tokens of a caption.
+            name: what the setting is called.
 
         Raises:
             ConfigError: it cannot.
         """
         if self.longest is not None and max_length > self.longest:
             raise ConfigError(
-                f"max_length is {max_length:,}; this captioner writes at most {self.longest:,} tokens"
+                f"{name} is {max_length:,}; this captioner writes at most {self.longest:,} tokens: lower it"
             )
 
     @abstractmethod

@@ -129,6 +129,7 @@ class SelfCritical(StepTraining):
         self.rewarder = CaptionReward(self.reward, options=self.reward_options or (), lowest=self.lowest)
         self.writer: CaptionModel = load_caption_model(self.captioner).eval()
         self.language = self.writer.language_or_own(self.language)
+        self.writer.check_length(self.max_length, "model.max_length")
         self._start: tuple[CaptionModel, ...] = ()  # in a tuple: no part of what is trained or saved
         if self.kl_weight:
             self._start = (copy.deepcopy(self.writer).requires_grad_(False),)

@@ -92,7 +92,7 @@ def _write(options: argparse.Namespace, told: Callable[[int], object]) -> Counts
         top_p=options.top_p,
         length_penalty=options.length_penalty,
     )
-    model.check_length(decoding.max_length)
+    model.check_length(decoding.max_length, "--max-length")
     language = model.language_or_own(options.language)
     settings = {name: getattr(options, name) for name in ("batch_size", "seed", "precision")}
     images = [image.image for image in wanted]

@@ -116,6 +116,7 @@ def test_images_of_a_run(folder, tmp_path):
         (["--model.max_skipped=2"], "model.max_skipped"),
         (["--model=/no/such/folder"], "/no/such/folder"),
         (["--model.language=ja"], "this captioner writes en"),
+        (["--model.max_length=17"], "model.max_length is 17; this captioner writes at most 16 tokens"),
         (["--reward_options=[x]"], "reward_options"),
         (["--model.reward_options=[cider.colour=red]"], "has no option 'colour'"),
         (["--report_metrics=[cidr]"], "report_metrics: no metric 'cidr'"),

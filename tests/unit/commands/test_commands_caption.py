@@ -75,7 +75,7 @@ def test_captions_are_no_longer_than_the_captioner_can_write(folder, images, tmp
     model.save(tmp_path / "short")
     arguments = ["--model", tmp_path / "short", "--images", images / "a.png"]
     assert run_command(main, [*map(str, arguments), "--max-length", "5"]) == 2
-    assert "max_length is 5; this captioner writes at most 4 tokens" in capsys.readouterr().err
+    assert "--max-length is 5; this captioner writes at most 4 tokens: lower it" in capsys.readouterr().err
     assert run_command(main, [*map(str, arguments)]) == 0  # without it as many as it can
 
 
