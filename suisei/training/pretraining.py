@@ -24,6 +24,7 @@ from suisei.errors import DataError
 from suisei.models.pooling import pooling_weights
 from suisei.ranges import DROPOUT, LEARNING_RATE, Rule, at_least, check_settings
 from suisei.training.contrastive import symmetric_info_nce
+from suisei.training.pass_states import PassStates
 from suisei.training.pretraining_loop import Passes, run_passes
 from suisei.training.support import CaptionCorpus
 
@@ -140,6 +141,7 @@ def pretrain(
     *,
     seed: int = 0,
     advance: Callable[[int], Any] = lambda _: None,
+    states: PassStates | None = None,
 ) -> list[float]:
     """Pre-train a text encoder in place.
 
@@ -149,7 +151,8 @@ def pretrain(
         corpus: captions by image, and rated pairs.
         config: the settings.
         seed: decides order, pairs and dropped words.
-        advance: called with 1 after every epoch.
+        advance: called with 1 after every epoch, and at once with those that were over before.
+        states: keeps the state to go on from, and gives it; None where nobody goes on.
 
     Returns:
         The mean loss of every epoch.
@@ -187,7 +190,9 @@ def pretrain(
         seed,
     )
     trained = [p for p in objective.parameters() if p.requires_grad]
-    return run_passes(batch_loss, objective, len(groups), passes, parameters=trained, advance=advance)
+    return run_passes(
+        batch_loss, objective, len(groups), passes, parameters=trained, advance=advance, states=states
+    )
 
 
 RatedPairs = tuple[list[list[int]], list[list[int]], Tensor]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from suisei.encoders.seeded import seeded
 from suisei.training.losses import require_finite
+from suisei.training.pass_states import Passing, PassStates
 
 BatchLoss = Callable[[np.ndarray, np.random.Generator], Tensor]
 """Takes the items of a batch, int64 [n], and random numbers; returns their loss, a scalar."""
@@ -56,6 +57,7 @@ def run_passes(
     unclipped: Iterable[nn.Parameter] = (),
     after_step: Callable[[], Any] = lambda: None,
     advance: Callable[[int], Any] = lambda _: None,
+    states: PassStates | None = None,
 ) -> list[float]:
     """Lower a loss by gradient steps, in place; the global random numbers are left as they are.
 
@@ -67,7 +69,8 @@ def run_passes(
         parameters: what is trained.
         unclipped: what is trained too, and whose gradients are neither counted nor clipped.
         after_step: called after every step.
-        advance: called with 1 after every epoch.
+        advance: called with 1 after every epoch, and at once with those that were over before.
+        states: keeps the state to go on from, and gives it; None where nobody goes on.
 
     Returns:
         The mean loss of every epoch.
@@ -75,7 +78,7 @@ def run_passes(
     Raises:
         ModelError: a loss that is not finite.
     """
-    clipped = list(parameters)
+    clipped, unclipped = list(parameters), list(unclipped)
     steps = max(1, items // passes.batch_size)
     optimizer = torch.optim.AdamW(
         [*clipped, *unclipped], lr=passes.learning_rate, weight_decay=passes.weight_decay
@@ -84,22 +87,28 @@ def run_passes(
         optimizer, passes.learning_rate, total_steps=steps * passes.epochs + 1, pct_start=passes.warmup
     )
     rng = np.random.default_rng(passes.seed)
-    losses: list[float] = []
+    passing = Passing(module, [*clipped, *unclipped], optimizer, schedule, rng)
     module.train()
     with seeded(passes.seed, clipped[0].device):
-        for epoch in range(1, passes.epochs + 1):
-            total = 0.0
-            for step, rows in enumerate(np.array_split(rng.permutation(items), steps), start=1):
+        if states is not None:
+            states.go_on(passing)
+            advance(len(passing.place.losses))
+        place = passing.place
+        while len(place.losses) < passes.epochs:
+            if not place.step:
+                place.order = rng.permutation(items).tolist()
+            for rows in np.array_split(np.array(place.order), steps)[place.step :]:
                 loss = batch_loss(rows, rng)
-                place = f"{passes.name}, epoch {epoch}, step {step}"
-                require_finite(loss, module, place, passes.rate_setting)
+                where = f"{passes.name}, epoch {len(place.losses) + 1}, step {place.step + 1}"
+                require_finite(loss, module, where, passes.rate_setting)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(clipped, LONGEST_GRADIENT)
                 optimizer.step()
                 schedule.step()
                 after_step()
-                total += float(loss.detach())
-            losses.append(total / steps)
+                place.take(float(loss.detach()), steps)
+                if states is not None:
+                    states.after_step(passing, steps)
             advance(1)
-    return losses
+    return place.losses

@@ -2,13 +2,15 @@
 
 A config with ``task: pretrain`` at its top is run by this module. It reads the same data and makes the same
 split as the training of a metric, and trains on the captions of the training part and of
-``data.support``. The result is a Hugging Face folder for ``--model.text.name`` of a later run.
+``data.support``. The result is a Hugging Face folder for ``--model.text.name`` of a later run. An interrupted
+run goes on with ``--ckpt_path last``.
 """
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,12 @@ from suisei.encoders.text_parts import save_parts
 from suisei.errors import ConfigError
 from suisei.models.folder import is_model_folder
 from suisei.progress import progress_bar
+from suisei.training.checkpoints import resumed_data
+from suisei.training.command_line import settings_of
+from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.pass_states import PassStates
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
-from suisei.training.run_folder import staged, started_run
+from suisei.training.run_folder import find_checkpoint, staged, started_run
 from suisei.training.run_lock import alone_in
 from suisei.training.support import CaptionCorpus
 from suisei.training.text_idf import check_references, idf_weights, text_and_idf
@@ -42,9 +48,11 @@ def run_pretraining(cli: Any) -> None:
         cli: the training command line, with ``config``, ``model`` and ``datamodule``.
 
     Raises:
-        ConfigError: pre-training without an epoch, cross-fitting, or the text encoder of a trained model.
+        ConfigError: pre-training without an epoch, cross-fitting, the text encoder of a trained model, or a
+            run to go on with that is finished, of other settings, or not there.
+        ModelError: it is of other data, or damaged.
     """
-    folder, data, settings = Path(cli.config.output), cli.datamodule, cli.model.pretraining
+    folder, settings = Path(cli.config.output), cli.model.pretraining
     if settings is None or not settings.epochs:
         raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
     if settings.cross_fit:
@@ -54,13 +62,11 @@ def run_pretraining(cli: Any) -> None:
             f"task: pretrain writes an encoder of Hugging Face's, and {cli.model.config.text.name} is the "
             "folder of a trained model; name the encoder that it was made from as model.text.name"
         )
-    data.load()
-    with (
-        alone_in(folder, fresh=cli.config.ckpt_path is None),
-        started_run(cli, folder),
-        staged(folder) as stage,
-    ):
-        report = _pretrain(cli, stage)
+    with alone_in(folder, fresh=cli.config.ckpt_path is None):
+        states = _states(cli, folder)
+        with started_run(cli, folder), _interruptible(folder), staged(folder) as stage:
+            report = _pretrain(cli, stage, states)
+        states.forget()
     console = safe_console()
     for when, figures in report["retrieval"].items():
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
@@ -68,7 +74,33 @@ def run_pretraining(cli: Any) -> None:
     say(console, f"text encoder: {folder / 'text'}")
 
 
-def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
+def _states(cli: Any, folder: Path) -> PassStates:
+    """Load the data, and return what keeps the state of the run; one that is gone on with is of the same."""
+    kept = folder / "checkpoints" / "last.ckpt"
+    if cli.config.ckpt_path == "last" and (folder / "report.json").is_file() and not kept.is_file():
+        raise ConfigError(f"{folder} is finished, and {folder / 'text'} its encoder: nothing is left to do")
+    settings = settings_of(cli)
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings)
+    cli.datamodule.load()
+    digests = data_digests(cli.datamodule)
+    if checkpoint is not None:
+        check_same_data(resumed_data(Path(checkpoint)), digests)
+    return PassStates(kept, settings, digests, cli.config.checkpoint_steps, checkpoint)
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """Say how a run that is interrupted goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
+        kept = folder / "checkpoints" / "last.ckpt"
+        said = f"goes on from {kept}" if kept.is_file() else "starts over: there is no checkpoint yet"
+        raise KeyboardInterrupt(f"{go_on} {said}") from None
+
+
+def _pretrain(cli: Any, stage: Path, states: PassStates) -> dict[str, Any]:
     """Pre-train, write encoder and report into a folder, and return the report."""
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
@@ -76,16 +108,15 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     text, idf = text_and_idf(model.config.text, training, data.support_data, training)
     weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))
-    started = time.perf_counter()
     corpus = CaptionCorpus.of(training, data.support_data)
     with progress_bar("pre-training on captions", settings.epochs) as advance:
-        losses = pretrain(text, weights, corpus, settings, seed=seed, advance=advance)
+        losses = pretrain(text, weights, corpus, settings, seed=seed, advance=advance, states=states)
     report = {
         "images": len(corpus.groups),
         "shared": data.shared,
         "rated_pairs": len(corpus.rated),
         "seed": seed,
-        "minutes": round((time.perf_counter() - started) / 60, 2),
+        "minutes": round(states.seconds / 60, 2),
         "loss": losses,
         "retrieval": {"before": before, "after": retrieval(text, weights, data.part("validation"))},
     }
