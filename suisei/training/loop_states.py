@@ -11,6 +11,8 @@ from suisei.training.processes import total, world_size
 
 GRADIENTS = "suisei_gradients"
 """Where a checkpoint has the gradients that batches before it left for the next step."""
+LOSSES = "suisei_losses"
+"""Where it has the losses of these batches, of a training that logs their mean."""
 
 
 def begin_epoch(trainer: Any) -> None:

@@ -29,6 +29,7 @@ from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
 from suisei.training.cross_fitting import PartEncoder
 from suisei.training.loop_states import (
     GRADIENTS,
+    LOSSES,
     begin_epoch,
     begun_gradients,
     leave_epoch_open,
@@ -304,6 +305,7 @@ class SuiSei(LightningModule):
         """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
+        checkpoint[LOSSES] = list(self._losses)
         checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
         checkpoint[DATA] = self.data_digests
@@ -321,6 +323,7 @@ class SuiSei(LightningModule):
         restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
         self._gradients = checkpoint.get(GRADIENTS, {})
+        self._losses = [loss.to(self.device) for loss in checkpoint.get(LOSSES, [])]
 
     def _fingerprint(self) -> str:
         vocabulary = sorted(self.regressor.text.tokenizer.get_vocab().items())

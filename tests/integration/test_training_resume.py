@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from suisei.errors import ConfigError, ModelError
 from suisei.training import progress_lines
 from suisei.training.checkpoints import read_checkpoint
+from suisei.training.learning_curve import read_curves
 from suisei.training.module import SuiSei
 
 OPTIONS = ("--baselines=[]", "--checkpoint_steps=3", "--model.optimizer.schedule=linear")
@@ -153,13 +154,15 @@ def test_resuming_with_accumulated_gradients(train, tmp_path):
 def test_resuming_from_a_validation_between_two_steps(train, tmp_path):
     options = (
         "--baselines=[]", "--checkpoint_steps=50", "--trainer.accumulate_grad_batches=4",
-        "--trainer.val_check_interval=6",
+        "--trainer.val_check_interval=6", "--trainer.log_every_n_steps=1",
     )  # fmt: skip
     unbroken = train(*options)
     killed(train, options, 2, tmp_path / "run")  # the checkpoint is that of the sixth batch
     resumed = train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(unbroken, resumed)
     assert_same_last(unbroken, resumed)
+    curves = [read_curves(run / "logs") for run in (unbroken, resumed)]
+    assert curves[0]["train_loss"] == curves[1]["train_loss"]  # each the mean of all batches of a step
 
 
 @pytest.mark.parametrize("batching", ["length", "group"])
