@@ -6,6 +6,7 @@ import errno
 import io
 import math
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -124,6 +125,24 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
         return 130
     finally:
         warnings.formatwarning = usual
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let a request to terminate end what is done here as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread, where alone handlers can be set
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def write_output(text: str) -> None:

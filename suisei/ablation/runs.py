@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from suisei.cli import terminated_like_interrupted
 from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, one_line
@@ -148,7 +148,7 @@ def train_all(
     """
     waiting, failures = deque(runs), {}
     active: dict[Future[int], tuple[Run, subprocess.Popen[bytes], float]] = {}
-    with _terminated_like_interrupted(), ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
+    with terminated_like_interrupted(), ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
         try:
             while waiting or active:
                 while waiting and len(active) < jobs:
@@ -204,21 +204,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a request to terminate end the trainings too, as Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not in the main thread, where alone handlers can be set
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

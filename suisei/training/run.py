@@ -6,6 +6,7 @@ import logging
 import math
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,14 @@ from suisei.training.module import SuiSei
 from suisei.training.progress_lines import minutes_since
 from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_fit import fit
-from suisei.training.run_folder import find_checkpoint, record, staged, started_run, tell_of_run
+from suisei.training.run_folder import (
+    find_checkpoint,
+    interruptible,
+    record,
+    staged,
+    started_run,
+    tell_of_run,
+)
 from suisei.training.run_lock import alone_in
 from suisei.training.run_report import write_report
 from suisei.training.support import CaptionCorpus
@@ -75,20 +83,17 @@ def _run_training(cli: Any, whole: Path | None) -> None:
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
     model.mixed = "bf16" in str(trainer.precision)
-    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device, told=first)
-    if trainer.world_size > 1:
-        model.keep_random_states(trainer.strategy.root_device)
-    started = time.perf_counter()
+    with started_run(cli, folder, split) if first and checkpoint is None else nullcontext():
+        with interruptible(folder, whole) if first else nullcontext():
+            extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device, told=first)
+        if trainer.world_size > 1:
+            model.keep_random_states(trainer.strategy.root_device)
+        started = time.perf_counter()
+        fit(trainer, model, data, checkpoint, whole)
     if not first:
-        fit(trainer, model, data, checkpoint, whole)
         return
-    if checkpoint is None:
-        with started_run(cli, folder, split):
-            fit(trainer, model, data, None, whole)
-        data.split = split  # what is reported and recorded is the rated data
-    else:
-        fit(trainer, model, data, checkpoint, whole)
-        data.split = split
+    data.split = split  # what is reported and recorded is the rated data
+    if checkpoint is not None:
         record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = minutes_since(started, trainer)
     validation = _restore_best(model, trainer)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suisei.cli import safe_console, say
+from suisei.cli import safe_console, say, terminated_like_interrupted
 from suisei.data.splits import Split
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
-from suisei.training.checkpoints import newest_whole, resumed_settings, verify_checkpoint
+from suisei.training.checkpoints import newest_first, newest_whole, resumed_settings, verify_checkpoint
 from suisei.training.run_lock import remove_empty
 from suisei.training.run_settings import check_resumed
 
@@ -28,26 +28,46 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
     """Mark a folder as that of a run while it runs, and after.
 
     A run that fails for a reason it can name, before it has anything to go on from, leaves the folder as it
-    was, so that it can be started again.
+    was, so that it can be started again; one that was killed before, and starts over, stays.
 
     Raises:
         DataError: the folder cannot be written.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
+    known = (folder / "config.yaml").is_file()
     try:
-        record(cli, folder, split)
+        try:
+            record(cli, folder, split)
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
         yield
-    except (SuiseiError, OSError) as error:
-        if not any(folder.rglob("*.ckpt")) and not any(folder.rglob("report.json")):
+    except (SuiseiError, OSError):
+        if not known and not any(folder.rglob("*.ckpt")) and not any(folder.rglob("report.json")):
             for name in RECORDS:
                 (folder / name).unlink(missing_ok=True)
             for name in ("logs", "checkpoints"):
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name, ignore_errors=True)
             remove_empty(made)
-        if isinstance(error, OSError):
-            raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
         raise
+
+
+@contextmanager
+def interruptible(folder: Path, whole: Path | None = None) -> Iterator[None]:
+    """Say how a run goes on that is interrupted, or asked to terminate, while no trainer trains.
+
+    Args:
+        folder: the run's.
+        whole: the folder of the cross-validation that the run is a fold of; None for a run by itself.
+    """
+    try:
+        with terminated_like_interrupted():
+            yield
+    except KeyboardInterrupt:
+        go_on = f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last"
+        kept = newest_first((folder / "checkpoints").glob("*.ckpt"))
+        said = f"goes on from {kept[0]}" if kept else "starts over: there is no checkpoint yet"
+        raise KeyboardInterrupt(f"{go_on} {said}") from None
 
 
 @contextmanager

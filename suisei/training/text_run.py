@@ -9,8 +9,6 @@ run goes on with ``--ckpt_path last``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from suisei.training.command_line import settings_of
 from suisei.training.data_digest import check_same_data, data_digests
 from suisei.training.pass_states import PassStates
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
-from suisei.training.run_folder import find_checkpoint, staged, started_run
+from suisei.training.run_folder import find_checkpoint, interruptible, staged, started_run
 from suisei.training.run_lock import alone_in
 from suisei.training.support import CaptionCorpus
 from suisei.training.text_idf import check_references, idf_weights, text_and_idf
@@ -64,7 +62,7 @@ def run_pretraining(cli: Any) -> None:
         )
     with alone_in(folder, fresh=cli.config.ckpt_path is None):
         states = _states(cli, folder)
-        with started_run(cli, folder), _interruptible(folder), staged(folder) as stage:
+        with started_run(cli, folder), interruptible(folder), staged(folder) as stage:
             report = _pretrain(cli, stage, states)
         states.forget()
     console = safe_console()
@@ -86,18 +84,6 @@ def _states(cli: Any, folder: Path) -> PassStates:
     if checkpoint is not None:
         check_same_data(resumed_data(Path(checkpoint)), digests)
     return PassStates(kept, settings, digests, cli.config.checkpoint_steps, checkpoint)
-
-
-@contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    """Say how a run that is interrupted goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
-        kept = folder / "checkpoints" / "last.ckpt"
-        said = f"goes on from {kept}" if kept.is_file() else "starts over: there is no checkpoint yet"
-        raise KeyboardInterrupt(f"{go_on} {said}") from None
 
 
 def _pretrain(cli: Any, stage: Path, states: PassStates) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import pytest
 
@@ -143,3 +144,57 @@ def test_a_run_goes_on_with_its_own_settings_and_data_alone(tmp_path, captions, 
         captions.write_text(rows, encoding="utf-8")
     assert (run / "config.yaml").read_text(encoding="utf-8") == before
     pretrained(captions, run, "--ckpt_path=last")
+
+
+def test_a_request_to_terminate_ends_a_run_as_ctrl_c_does(tmp_path, captions):
+    def else_handled(*_):
+        raise RuntimeError("the request was not taken")
+
+    def terminate(self, first, second):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise RuntimeError("the step goes on")
+
+    before = signal.signal(signal.SIGTERM, else_handled)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CaptionPretraining, "contrast", terminate)
+            with pytest.raises(
+                KeyboardInterrupt, match="--ckpt_path last starts over: there is no checkpoint"
+            ):
+                pretrained(captions, tmp_path / "run")
+        assert signal.getsignal(signal.SIGTERM) is else_handled
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def rater(captions, folder):
+    """The options of a training on ratings that pre-trains its encoder."""
+    os.environ.pop("PL_GLOBAL_SEED", None)
+    return [
+        "--config", "scenes.yaml", *SMALL, "--model.pretraining.epochs=1", "--model.image=null",
+        "--model.fusion.extra_inputs=[]", "--trainer.max_epochs=1", "--baselines=[]",
+        f"--data.train={captions}", f"--output={folder}", "--trainer.accelerator=cpu",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [KilledError, KeyboardInterrupt])
+def test_a_training_that_is_killed_while_it_pretrains_starts_over(tmp_path, captions, caplog, error):
+    run, unbroken = tmp_path / "run", tmp_path / "unbroken"
+
+    def stop(self, first, second):
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CaptionPretraining, "contrast", stop)
+        with pytest.raises(error) as caught:
+            main(rater(captions, run))
+    again = f"suisei train --config {run / 'config.yaml'} --ckpt_path last"
+    if error is KeyboardInterrupt:
+        assert str(caught.value) == f"{again} starts over: there is no checkpoint yet"
+        return
+    os.environ.pop("PL_GLOBAL_SEED", None)
+    assert main(again.split()[2:]) == 0
+    assert f"{run} was interrupted before its first checkpoint; training starts over" in caplog.text
+    assert main(rater(captions, unbroken)) == 0
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (run, unbroken)]
+    assert weights[0] == weights[1]

@@ -44,3 +44,17 @@ def test_what_another_put_there_and_what_can_be_gone_on_from_stay(folder):
     with pytest.raises(UnavailableError):
         fail(folder, "checkpoints/last.ckpt")
     assert (folder / "config.yaml").exists()
+
+
+def test_a_run_that_was_killed_and_starts_over_keeps_its_settings(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").touch()  # which its user was told to go on with
+    with pytest.raises(UnavailableError):
+        fail(folder, "logs/metrics.csv")
+    assert (folder / "config.yaml").exists()
+
+
+def test_a_file_that_is_away_is_not_a_folder_that_cannot_be_written(folder):
+    with pytest.raises(FileNotFoundError), started_run(None, folder):
+        (folder / "images.npy").read_bytes()
+    assert not folder.exists()
