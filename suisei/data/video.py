@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suisei.data.file_rows import warn
 from suisei.data.images import max_pixels
 from suisei.data.paths import refuse_address
 from suisei.data.sample import CaptionSample
+from suisei.data.video_losses import Packet, losses
 from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
@@ -125,6 +127,10 @@ def iter_frames(
         segment: only frames shown from start to end; where that is shorter than a frame, the frame
             shown at the start.
 
+    Warns:
+        UserWarning: clearly less can be read than the file declares, see :mod:`suisei.data.video_losses`;
+            not of a segment that ends before the last frame that can be read.
+
     Raises:
         ConfigError: ``count`` is not positive.
         UnavailableError: PyAV is not installed.
@@ -138,6 +144,8 @@ def iter_frames(
     with _decoding(path):
         times = _frame_times(path)
         first, last = (0, len(times)) if segment is None else _within(path, times, segment)
+        if times.lacking and last == len(times):  # a segment may end before what is lost
+            warn(times.lacking)
         wanted = [first + position for position in even_positions(last - first, count)]
         yield from _pictures(path, times, wanted)
 
@@ -166,6 +174,7 @@ class _Times:
         keys: positions of the frames that decoding can begin at, rising; empty where the times are not
             those of the packets, so that seeking to one would not find its frame.
         counted: the frames have no times, and ``pts`` are their numbers.
+        lacking: what to warn of where the file declares clearly more frames, "" where it does not.
     """
 
     pts: list[int]
@@ -174,6 +183,7 @@ class _Times:
     seconds: float
     keys: list[int]
     counted: bool = False
+    lacking: str = ""
 
     def __len__(self) -> int:
         return len(self.pts)
@@ -181,18 +191,20 @@ class _Times:
 
 def _frame_times(path: Path) -> _Times:
     with _opened(path) as (container, stream):
-        packets = [
-            (packet.pts, packet.is_keyframe, packet.duration or 0)
-            for packet in container.demux(stream)
-            if packet.size and not packet.is_discard and not packet.is_corrupt
+        read = [
+            Packet(p.pts, p.dts, p.duration or 0, p.is_keyframe, p.is_discard, p.is_corrupt)
+            for p in container.demux(stream)
+            if p.size
         ]
+        lacking = losses(path, container, stream, read)
+        packets = [packet for packet in read if not packet.is_discard and not packet.is_corrupt]
         unit = stream.time_base or Fraction(1, 25)
         seconds = (stream.duration or 0) * unit  # the container's has the sound too, and what was cut off
         interval = 1 / stream.average_rate if stream.average_rate else unit
         trusted = container.format.name != "avi"  # which stores the order of decoding, not display times
     keys: list[int] = []
     lost, counted = 0, False
-    timed = sorted(packet for packet in packets if packet[0] is not None)
+    timed = sorted((p.pts, p.is_key, p.duration) for p in packets if p.pts is not None)
     given = [pts for pts, _, _ in timed]
     last = (timed[-1][2] * unit if timed else 0) or interval
     if trusted and given and len(set(given)) == len(packets):
@@ -206,7 +218,7 @@ def _frame_times(path: Path) -> _Times:
         raise DataError(f"{path}: the video has no frames; {_ADVICE}")
     if lost or not seconds:
         seconds = (given[-1] - given[0]) * unit + last
-    return _Times([pts - given[0] for pts in given], given[0], unit, float(seconds), keys, counted)
+    return _Times([pts - given[0] for pts in given], given[0], unit, float(seconds), keys, counted, lacking)
 
 
 def _lost(path: Path, given: Sequence[int]) -> int:
