@@ -139,6 +139,12 @@ def test_a_line_that_was_cut_within_a_character_is_made_again(tmp_path):
     assert path.read_bytes() == content
 
 
+def test_a_first_line_of_which_one_byte_was_written_is_made_again(tmp_path):
+    (tmp_path / "captions.jsonl").write_bytes(b"{")
+    write(tmp_path, "captions", ["a"])
+    assert set(read_positives(tmp_path)) == {"file-a"}
+
+
 def test_a_saved_image_without_its_line_is_made_again(tmp_path):
     write(tmp_path, "images", ["x"])
     (tmp_path / "images.jsonl").unlink()

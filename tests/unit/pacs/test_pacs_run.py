@@ -2,6 +2,7 @@ import csv
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -305,6 +306,12 @@ def test_a_run_s_seed_decides_new_weights_and_what_is_drawn(folder, tmp_path):
 def test_a_figure_that_cannot_choose_weights_is_said(folder, tmp_path, caplog, monitor, said):
     more = [f"--model.model={folder / 'clip'}", f"--monitor={monitor}", "--trainer.max_steps=1"]
     run(arguments(folder, tmp_path / "run", *more))
+    assert ("val_recall10 is 1 whatever is learned" in caplog.text) == said
+
+
+@pytest.mark.parametrize(("images", "said"), [(10, True), (11, False)])
+def test_recall_at_10_says_nothing_of_up_to_ten_images(caplog, images, said):
+    dual_run._check_monitored(SimpleNamespace(monitored="val_recall10"), images)
     assert ("val_recall10 is 1 whatever is learned" in caplog.text) == said
 
 
