@@ -97,7 +97,7 @@ def test_images_of_a_run(folder, tmp_path):
     moved.load()
     assert moved.pairs[-1].image == folder / "dev7.png"
     lost = RewardedImages(source, str(away), root=str(tmp_path), batch_size=2)
-    with pytest.raises(DataError, match="not there"):
+    with pytest.raises(DataError, match="there is no file of"):
         lost.load()
     with pytest.raises(ConfigError, match="5 training images do not fill a batch of 6"):
         RewardedImages(source, other, batch_size=6, train_images=5).load()
