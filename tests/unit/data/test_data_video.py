@@ -11,47 +11,21 @@ from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, even_positions, iter_frames
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.registry import get_metric
+from tests.unit.data.videos import av, cut_video, encode_video
 
-av = pytest.importorskip("av", reason="needs the extra video")
 STEP = 5
 """How much brighter each frame is than the one before."""
 
 
 def write_video(path, frames, codec="libx264", rate=25, size=(32, 32), options=None, silence=0):
-    with av.open(str(path), "w") as container:
-        try:
-            stream = container.add_stream(codec, rate=rate, options=options)
-        except av.codec.codec.UnknownCodecError:
-            pytest.skip(f"FFmpeg here has no {codec}")
-        stream.width, stream.height = size
-        stream.pix_fmt = "yuv420p"
-        sound = container.add_stream("aac", rate=8000, layout="mono") if silence else None
-        for number in range(frames):
-            pixels = np.full((size[1], size[0], 3), number * STEP, dtype=np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-        if sound is not None:
-            quiet = np.zeros((1, silence * sound.rate), dtype=np.float32)
-            frame = av.AudioFrame.from_ndarray(quiet, format="fltp", layout="mono")
-            frame.sample_rate = sound.rate
-            container.mux([*sound.encode(frame), *sound.encode()])
-    return path
+    shape = (size[1], size[0], 3)
+    pixels = (np.full(shape, number * STEP, dtype=np.uint8) for number in range(frames))
+    made = (av.VideoFrame.from_ndarray(each, format="rgb24") for each in pixels)
+    return encode_video(path, made, codec, rate, size, options, silence)
 
 
 def numbers(pictures):
     return [round(float(np.asarray(picture).mean()) / STEP) for picture in pictures]
-
-
-def cut_video(source, path, packets):
-    """Copy a video without its first packets, decoding nothing."""
-    with av.open(str(source)) as whole, av.open(str(path), "w") as container:
-        given = whole.streams.video[0]
-        stream = container.add_stream_from_template(given)
-        for number, packet in enumerate(packet for packet in whole.demux(given) if packet.size):
-            if number >= packets:
-                packet.stream = stream
-                container.mux(packet)
-    return path
 
 
 def plain_frames(path):

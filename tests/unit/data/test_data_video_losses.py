@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from suisei.data.video import iter_frames
+from tests.unit.data.videos import av, cut_video, encode_video
 
-av = pytest.importorskip("av", reason="needs the extra video")
 STEADY = [200 * number for number in range(47)]
 PAUSED = [*range(0, 1000, 40), *range(60_000, 61_000, 40)]
 SLOWER = [*range(0, 800, 40), *range(800, 20_000, 2000)]
@@ -18,37 +18,15 @@ SLOWER = [*range(0, 800, 40), *range(800, 20_000, 2000)]
 def write_times(path, times, codec="mpeg4", rate=5, silence=0, noise=False, options=None):
     """Write frames at times in milliseconds; frames without noise have a few bytes each."""
     dice = np.random.default_rng(0)
-    with av.open(str(path), "w") as container:
-        try:
-            stream = container.add_stream(codec, rate=rate, options=options)
-        except av.codec.codec.UnknownCodecError:
-            pytest.skip(f"FFmpeg here has no {codec}")
-        stream.width, stream.height = 32, 32
-        stream.pix_fmt = "rgb8" if codec == "gif" else "yuv420p"
-        sound = container.add_stream("aac", rate=8000, layout="mono") if silence else None
+
+    def frames():
         for number, time in enumerate(times):
             pixels = dice.integers(0, 256, (32, 32, 3)) if noise else np.full((32, 32, 3), 5 * number % 256)
             frame = av.VideoFrame.from_ndarray(pixels.astype(np.uint8), format="rgb24")
             frame.pts, frame.time_base = time, Fraction(1, 1000)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-        if sound is not None:
-            quiet = np.zeros((1, silence * sound.rate), dtype=np.float32)
-            heard = av.AudioFrame.from_ndarray(quiet, format="fltp", layout="mono")
-            heard.sample_rate = sound.rate
-            container.mux([*sound.encode(heard), *sound.encode()])
-    return path
+            yield frame
 
-
-def copied(source, path, start=0, options=None):
-    """Copy a video without its first packets, decoding nothing."""
-    with av.open(str(source)) as whole, av.open(str(path), "w", options=options or {}) as container:
-        given = whole.streams.video[0]
-        stream = container.add_stream_from_template(given)
-        for packet in [packet for packet in whole.demux(given) if packet.size][start:]:
-            packet.stream = stream
-            container.mux(packet)
-    return path
+    return encode_video(path, frames(), codec, rate, options=options, silence=silence)
 
 
 def damaged(path, at, size=200):
@@ -93,7 +71,7 @@ def test_frames_lost_to_damage_in_the_middle_are_told_of(tmp_path, at):
 def test_a_video_that_is_cut_off_is_told_of_in_the_words_of_its_format(tmp_path, name):
     path = write_times(tmp_path / f"whole_{name}", STEADY, noise=True)
     if name == "a.mp4":  # else the index is at the end, and nothing can be read
-        path = copied(path, tmp_path / name, options={"movflags": "faststart"})
+        path = cut_video(path, tmp_path / name, options={"movflags": "faststart"})
     read = readable(cut_off(path))
     assert 10 < read < 40
     (message,) = told(path)
@@ -137,7 +115,7 @@ def test_sound_that_goes_on_is_no_loss(tmp_path, name):
 def test_what_was_cut_out_of_a_longer_video_is_whole(tmp_path, name, start):
     options = {"x264-params": "keyint=12:min-keyint=12:scenecut=0:bframes=3"}
     whole = write_times(tmp_path / "whole.mkv", STEADY, "libx264", options=options)
-    assert told(copied(whole, tmp_path / name, start)) == []
+    assert told(cut_video(whole, tmp_path / name, start)) == []
 
 
 def test_frames_that_an_edit_list_leaves_out_are_no_loss(tmp_path):
