@@ -57,13 +57,15 @@ def test_passes_that_are_killed_end_as_those_that_are_not(tmp_path, steps, kills
     assert [name for name, weights in expected.items() if not torch.equal(weights, found[name])] == []
 
 
-def test_no_step_is_taken_twice_that_was_kept(tmp_path):
+@pytest.mark.parametrize(("steps", "kept"), [(1, 5), (2, 4), (100, STEPS)])
+def test_no_step_is_taken_twice_that_was_kept(tmp_path, steps, kept):
+    """The state is kept after so many steps, and after every epoch."""
     whole, seen, path = [], [], tmp_path / "last.ckpt"
     passed(seen=whole)
     with pytest.raises(KilledError):
-        passed(states(path, 2), 5, seen)
-    passed(states(path, 2, str(path)), seen=seen)
-    assert seen == [*whole[:5], *whole[4:]]  # the fifth was taken after the last time the state was kept
+        passed(states(path, steps), 5, seen)
+    passed(states(path, steps, str(path)), seen=seen)
+    assert seen == [*whole[:5], *whole[kept:]]
     assert len(whole) == STEPS * PASSES.epochs
 
 
