@@ -17,7 +17,7 @@ class KilledError(Exception):
     """Stands for a power cut."""
 
 
-def passed(states=None, kill_at=None, seen=None):
+def passed(states=None, kill_at=None, seen=None, **given):
     """Train something with all kinds of state; returns what was trained, and the losses."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
@@ -34,7 +34,14 @@ def passed(states=None, kill_at=None, seen=None):
         return (module(shown) * scale - 1).square().mean()
 
     losses = run_passes(
-        batch_loss, module, 7, PASSES, parameters=module.parameters(), unclipped=[scale], states=states
+        batch_loss,
+        module,
+        7,
+        PASSES,
+        parameters=module.parameters(),
+        unclipped=[scale],
+        states=states,
+        **given,
     )
     return {**module.state_dict(), "scale": scale.detach()}, losses
 
@@ -60,11 +67,12 @@ def test_passes_that_are_killed_end_as_those_that_are_not(tmp_path, steps, kills
 @pytest.mark.parametrize(("steps", "kept"), [(1, 5), (2, 4), (100, STEPS)])
 def test_no_step_is_taken_twice_that_was_kept(tmp_path, steps, kept):
     """The state is kept after so many steps, and after every epoch."""
-    whole, seen, path = [], [], tmp_path / "last.ckpt"
+    whole, seen, over, path = [], [], [], tmp_path / "last.ckpt"
     passed(seen=whole)
     with pytest.raises(KilledError):
         passed(states(path, steps), 5, seen)
-    passed(states(path, steps, str(path)), seen=seen)
+    passed(states(path, steps, str(path)), seen=seen, advance=over.append)
+    assert over == [1] * PASSES.epochs  # the one before the kill is counted at once
     assert seen == [*whole[:5], *whole[kept:]]
     assert len(whole) == STEPS * PASSES.epochs
 
