@@ -177,23 +177,31 @@ def rater(captions, folder):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("error", [KilledError, KeyboardInterrupt])
-def test_a_training_that_is_killed_while_it_pretrains_starts_over(tmp_path, captions, caplog, error):
-    run, unbroken = tmp_path / "run", tmp_path / "unbroken"
-
+@pytest.mark.parametrize("folds", [[], ["--data.folds=3"]])
+def test_a_run_that_is_interrupted_while_it_pretrains_says_how_it_starts_over(tmp_path, captions, folds):
     def stop(self, first, second):
-        raise error
+        raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CaptionPretraining, "contrast", stop)
-        with pytest.raises(error) as caught:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            main([*rater(captions, tmp_path / "run"), *folds])
+    again = f"suisei train --config {tmp_path / 'run' / 'config.yaml'} --ckpt_path last"
+    assert str(caught.value) == f"{again} starts over: there is no checkpoint yet"
+
+
+def test_a_training_that_is_killed_while_it_pretrains_starts_over(tmp_path, captions, caplog):
+    run, unbroken = tmp_path / "run", tmp_path / "unbroken"
+
+    def stop(self, first, second):
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CaptionPretraining, "contrast", stop)
+        with pytest.raises(KilledError):
             main(rater(captions, run))
-    again = f"suisei train --config {run / 'config.yaml'} --ckpt_path last"
-    if error is KeyboardInterrupt:
-        assert str(caught.value) == f"{again} starts over: there is no checkpoint yet"
-        return
     os.environ.pop("PL_GLOBAL_SEED", None)
-    assert main(again.split()[2:]) == 0
+    assert main(["--config", str(run / "config.yaml"), "--ckpt_path", "last"]) == 0
     assert f"{run} was interrupted before its first checkpoint; training starts over" in caplog.text
     assert main(rater(captions, unbroken)) == 0
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (run, unbroken)]
