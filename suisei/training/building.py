@@ -12,6 +12,7 @@ from suisei.models.config import RegressorConfig
 from suisei.models.regressor import Regressor
 from suisei.training.cross_fitting import PartEncoder, part_encoders
 from suisei.training.image_pretraining import pretrain_images
+from suisei.training.pass_states import StatesOf, no_states
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.pretraining_loop import Progress
 from suisei.training.support import CaptionCorpus, Support
@@ -27,6 +28,7 @@ def build_regressor(
     rated: Sequence[CaptionSample],
     seed: int,
     progress: Progress,
+    states: StatesOf = no_states,
 ) -> tuple[Regressor, list[PartEncoder]]:
     """Return a regressor before its first step, and the text encoders of cross-fitting, if there are any.
 
@@ -38,6 +40,7 @@ def build_regressor(
         rated: those of the training samples that people rated, which idf and the ranks of ratings come from.
         seed: decides what pre-training draws.
         progress: reports long work.
+        states: keeps the state of every pre-training, and gives it to go on from.
     """
     text, idf = text_and_idf(config.text, training, support, rated)
     pictures = pretraining is not None and pretraining.image_epochs > 0
@@ -49,11 +52,14 @@ def build_regressor(
         weights = idf_weights(text, idf)
         times = 1 + pretraining.cross_fit
         advance = progress("pre-training on captions", times * pretraining.epochs)
-        parts = part_encoders(text, weights, training, support, pretraining, seed=seed, advance=advance)
-        pretrain(text, weights, corpus, pretraining, seed=seed, advance=advance)
+        parts = part_encoders(
+            text, weights, training, support, pretraining, seed=seed, advance=advance, states=states
+        )
+        pretrain(text, weights, corpus, pretraining, seed=seed, advance=advance, states=states("text"))
     regressor = _regressor(config, text, image, idf, rated)
     if pictures and image is not None:
-        pretrain_images(regressor, corpus.images, pretraining, seed=seed, progress=progress)
+        own = states("image")
+        pretrain_images(regressor, corpus.images, pretraining, seed=seed, progress=progress, states=own)
     return regressor, parts
 
 

@@ -27,6 +27,7 @@ from suisei.models.features import ModelFeatures
 from suisei.models.inputs import ALIGNMENTS
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
+from suisei.training.pass_states import StatesOf, no_states
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.support import CaptionCorpus, Support
 
@@ -53,6 +54,7 @@ def part_encoders(
     *,
     seed: int = 0,
     advance: Callable[[int], Any] = lambda _: None,
+    states: StatesOf = no_states,
 ) -> list[PartEncoder]:
     """Pre-train one encoder for each of ``config.cross_fit`` parts of the training images, without that part.
 
@@ -64,6 +66,7 @@ def part_encoders(
         config: the settings.
         seed: decides the parts, and what pre-training draws.
         advance: called with 1 after every epoch of every encoder.
+        states: keeps the state of each, and gives it to go on from.
 
     Raises:
         DataError: fewer images than parts, or too few captions in the others.
@@ -74,7 +77,8 @@ def part_encoders(
         unseen = [training[row] for row in split.test]
         corpus = CaptionCorpus.of([training[row] for row in split.train], support.without(unseen))
         encoder = copy.deepcopy(untrained, {id(untrained.tokenizer): untrained.tokenizer})
-        pretrain(encoder, idf_weights, corpus, config, seed=seed, advance=advance)
+        own = states(f"text-without-{part}")
+        pretrain(encoder, idf_weights, corpus, config, seed=seed, advance=advance, states=own)
         parts.append(PartEncoder(encoder.eval().requires_grad_(False), np.asarray(split.test)))
     return parts
 

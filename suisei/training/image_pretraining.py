@@ -10,6 +10,7 @@ Shape letters: I images of a batch, T captions of a batch, d text width.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from suisei.models.pixel_store import PixelStore
 from suisei.models.regressor import Regressor
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
+from suisei.training.pass_states import PassStates
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
 from suisei.training.pretraining_loop import Passes, Progress, run_passes
 
@@ -47,6 +49,7 @@ def pretrain_images(
     *,
     seed: int,
     progress: Progress,
+    states: PassStates | None = None,
 ) -> list[float]:
     """Pre-train the image encoder of a regressor, and its projection to the text, in place.
 
@@ -56,6 +59,7 @@ def pretrain_images(
         config: the settings.
         seed: decides order, crops and mirroring.
         progress: reports long work.
+        states: keeps the state to go on from, and gives it; None where nobody goes on.
 
     Returns:
         The mean loss of every epoch.
@@ -71,8 +75,6 @@ def pretrain_images(
             f"{len(pairs)}; add them with data.support, or set model.pretraining.image_epochs to 0"
         )
     texts, rows = caption_vectors(model, [captions for _, captions in pairs], progress)
-    advance = progress("reading images", len(pairs))
-    pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
     passes = Passes(
         "pre-training on images",
         config.image_epochs,
@@ -83,16 +85,21 @@ def pretrain_images(
         "suisei.training.image_pretraining.LEARNING_RATE",
         seed,
     )
-    advance = progress("pre-training on images", config.image_epochs)
     tower, project = model.image, model.fusion.project
     trained = [*tower.parameters(), *project.parameters()]
 
+    @functools.cache  # read where there is a step to take: nothing is left of a pre-training that was over
+    def pixels() -> PixelStore:
+        read = progress("reading images", len(pairs))
+        return PixelStore([image for image, _ in pairs], tower.preprocess, progress=read)
+
     def projected(batch: np.ndarray) -> Tensor:
-        seen: Tensor = project(tower(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP)))
+        seen: Tensor = project(tower(random_crops(pixels()[torch.from_numpy(batch)], SMALLEST_CROP)))
         return seen
 
+    advance = progress("pre-training on images", config.image_epochs)
     with _trainable(trained):
-        return draw_to_captions(projected, (texts, rows), tower, trained, passes, advance)
+        return draw_to_captions(projected, (texts, rows), tower, trained, passes, advance, states)
 
 
 def draw_to_captions(
@@ -102,6 +109,7 @@ def draw_to_captions(
     parameters: Iterable[nn.Parameter],
     passes: Passes,
     advance: Callable[[int], Any],
+    states: PassStates | None = None,
 ) -> list[float]:
     """Draw images to their captions and away from those of other images, in place.
 
@@ -111,7 +119,8 @@ def draw_to_captions(
         module: what is trained, which is set to training.
         parameters: what is trained.
         passes: the settings.
-        advance: called with 1 after every epoch.
+        advance: called with 1 after every epoch, and at once with those that were over before.
+        states: keeps the state to go on from, and gives it; None where nobody goes on.
 
     Returns:
         The mean loss of every epoch.
@@ -138,6 +147,7 @@ def draw_to_captions(
         unclipped=[scale],
         after_step=keep_scale_in_bounds,
         advance=advance,
+        states=states,
     )
 
 

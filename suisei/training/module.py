@@ -38,6 +38,7 @@ from suisei.training.loop_states import (
 from suisei.training.losses import require_finite
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
+from suisei.training.pass_states import StatesOf, no_states
 from suisei.training.preparing import Ahead, Preparation
 from suisei.training.pretraining import PretrainingConfig
 from suisei.training.pretraining_loop import Progress
@@ -137,6 +138,7 @@ class SuiSei(LightningModule):
         rated: Sequence[CaptionSample] | None = None,
         seed: int = 0,
         progress: Progress = no_progress,
+        states: StatesOf = no_states,
     ) -> None:
         """Make the regressor: encoders, vocabulary and idf, all from the training data alone.
 
@@ -147,6 +149,7 @@ class SuiSei(LightningModule):
                 counted in; None for all.
             seed: decides what pre-training draws.
             progress: reports long work.
+            states: keeps the state of every pre-training, and gives it to go on from.
         """
         self.regressor, self._parts = build_regressor(
             self.config,
@@ -156,6 +159,7 @@ class SuiSei(LightningModule):
             rated=training if rated is None else rated,
             seed=seed,
             progress=progress,
+            states=states,
         )
         self._frozen = FrozenWeights(self, but=taught_parts(self.pretraining))
 

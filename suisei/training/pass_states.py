@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from suisei.training.run_lock import remove_empty
 
 SECONDS = "suisei_seconds"
 """Where a checkpoint says how long the passes took until then."""
+SPARINGLY = 10.0
+"""Between two states lies at least so many times the time that writing the first one took."""
 
 
 @dataclass
@@ -65,12 +67,12 @@ class Passing:
     rng: np.random.Generator
     place: Place = field(default_factory=Place)
 
-    def state(self) -> dict[str, Any]:
-        """Return all of it, as checkpoints hold it."""
+    def state(self, *, over: bool) -> dict[str, Any]:
+        """Return all of it, as checkpoints hold it; without what further steps need if it is over."""
         trained = {str(number): weights.detach() for number, weights in enumerate(self.parameters)}
         return {
             "state_dict": {**trained, **self._buffers()},
-            "optimizer_states": [self.optimizer.state_dict()],
+            "optimizer_states": [] if over else [self.optimizer.state_dict()],
             "lr_schedulers": [self.schedule.state_dict()],
             "suisei_random_states": random_states(self.parameters[0].device),
             "suisei_passes": json.dumps([asdict(self.place), self.rng.bit_generator.state]),
@@ -83,7 +85,8 @@ class Passing:
                 weights.copy_(state["state_dict"][str(number)])
             for name, own in self._buffers().items():
                 own.copy_(state["state_dict"][name])
-        self.optimizer.load_state_dict(state["optimizer_states"][0])
+        for own in state["optimizer_states"]:
+            self.optimizer.load_state_dict(own)
         self.schedule.load_state_dict(state["lr_schedulers"][0])
         set_random_states(state["suisei_random_states"])
         place, self.rng.bit_generator.state = json.loads(state["suisei_passes"])
@@ -94,7 +97,7 @@ class Passing:
 
 
 class PassStates:
-    """Keeps the state of passes in a file, after every epoch and every so many steps.
+    """Keeps the state of passes in a file, after every epoch and every so many steps, where time allows.
 
     Args:
         path: the file.
@@ -102,16 +105,26 @@ class PassStates:
         data: digests of the run's data.
         steps: after so many the state is kept.
         begun: the checkpoint that the passes go on from; None for a new run.
+        first: whether this is the first process of its run: the others read what it writes.
     """
 
     def __init__(
-        self, path: Path, settings: dict[str, Any], data: dict[str, str], steps: int, begun: str | None
+        self,
+        path: Path,
+        settings: dict[str, Any],
+        data: dict[str, str],
+        steps: int,
+        begun: str | None,
+        *,
+        first: bool = True,
     ) -> None:
         self._path = path
         self._noted = {SETTINGS: json.dumps(settings, default=str), DATA: data}
         self._steps = steps
         self._begun = begun
+        self._first = first
         self._started = time.perf_counter()
+        self._not_before = self._started
 
     @property
     def seconds(self) -> float:
@@ -125,18 +138,31 @@ class PassStates:
             passing.go_on_from(state)
             self._started -= state[SECONDS]
 
-    def after_step(self, passing: Passing, steps: int) -> None:
+    def after_step(self, passing: Passing, steps: int, *, over: bool) -> None:
         """Keep the state, if it is time to.
 
         Args:
             passing: what has taken a step.
             steps: of an epoch.
+            over: whether that was the last step of all.
         """
         place = passing.place
-        if not place.step or (len(place.losses) * steps + place.step) % self._steps == 0:
-            write_checkpoint({**passing.state(), **self._noted, SECONDS: self.seconds}, self._path)
+        due = not place.step or (len(place.losses) * steps + place.step) % self._steps == 0
+        began = time.perf_counter()
+        if self._first and (over or (due and began >= self._not_before)):
+            write_checkpoint({**passing.state(over=over), **self._noted, SECONDS: self.seconds}, self._path)
+            ended = time.perf_counter()
+            self._not_before = ended + SPARINGLY * (ended - began)
 
     def forget(self) -> None:
         """Take the file away, and its folder where that is empty then."""
         self._path.unlink(missing_ok=True)
         remove_empty([self._path.parent])
+
+
+StatesOf = Callable[[str], PassStates | None]
+"""Gives what keeps the state of a pre-training, by its name; None where none is kept."""
+
+
+def no_states(_: str) -> None:
+    """Keep nothing."""

@@ -109,6 +109,6 @@ def run_passes(
                 after_step()
                 place.take(float(loss.detach()), steps)
                 if states is not None:
-                    states.after_step(passing, steps)
+                    states.after_step(passing, steps, over=len(place.losses) == passes.epochs)
             advance(1)
     return place.losses

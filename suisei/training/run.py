@@ -24,10 +24,12 @@ from suisei.training.card import describe_left_out
 from suisei.training.checkpoints import best_checkpoint_of, restore_best, resumed_data
 from suisei.training.command_line import settings_of
 from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.kept_pretrainings import KeptPretrainings
 from suisei.training.learned_before import describe_tested_before, facts_before
 from suisei.training.learning_curve import plot_curves, read_curves
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
+from suisei.training.pass_states import StatesOf, no_states
 from suisei.training.progress_lines import minutes_since
 from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_fit import fit
@@ -83,9 +85,13 @@ def _run_training(cli: Any, whole: Path | None) -> None:
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
     model.mixed = "bf16" in str(trainer.precision)
+    steps = cli.config.checkpoint_steps
+    pretrainings = KeptPretrainings(folder, settings_of(cli), model.data_digests, steps, first=first)
     with started_run(cli, folder, split) if first and checkpoint is None else nullcontext():
         with interruptible(folder, whole) if first else nullcontext():
-            extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device, told=first)
+            device = trainer.strategy.root_device
+            seed, states = cli.config.seed_everything, pretrainings.of
+            extras = _build(seed, data, model, device, told=first, states=states)
         if trainer.world_size > 1:
             model.keep_random_states(trainer.strategy.root_device)
         started = time.perf_counter()
@@ -107,6 +113,7 @@ def _run_training(cli: Any, whole: Path | None) -> None:
         ratings = rating_facts(data.part("train"))
         save_model(stage / "model", model.regressor, extras=extras.state(), ratings=ratings)
         write_report(folder, stage, data, cli.config, facts)
+    pretrainings.forget()
     tell_of_run(folder, kept)
 
 
@@ -124,7 +131,15 @@ def _warn_of_tested_before(data: Any, text: Any) -> None:
         logger.warning("%s", said)
 
 
-def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
+def _build(
+    seed: int,
+    data: Any,
+    model: SuiSei,
+    device: torch.device,
+    *,
+    told: bool = True,
+    states: StatesOf = no_states,
+) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     rated = data.rated_training()
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
@@ -139,6 +154,7 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: b
             rated=[data.samples[position] for position in rated],
             seed=seed,
             progress=progress,
+            states=states,
         )
         table = SampleTable(
             data.samples,

@@ -10,9 +10,9 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
-from suisei.training.checkpoints import newest_first
 from suisei.training.first_process import known_to_those_it_starts
 from suisei.training.processes import lost_another
+from suisei.training.run_folder import how_to_go_on
 
 LESS_MEMORY = (
     "lower data.batch_size (and raise trainer.accumulate_grad_batches as much), then --ckpt_path last"
@@ -101,10 +101,5 @@ def _end_as_by_ctrl_c(*_: Any) -> None:
 
 def _interrupted(trainer: Any, whole: Path | None) -> str:
     """Say how far a training came, and how it goes on."""
-    folder = Path(trainer.default_root_dir)
-    there = newest_first((folder / "checkpoints").glob("*.ckpt"))
-    go_on = f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last"
     place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
-    if not there:
-        return f"{place}; there is no checkpoint yet: {go_on} starts over"
-    return f"{place}; the newest checkpoint is {there[0]}: {go_on} goes on from it"
+    return f"{place}; {how_to_go_on(Path(trainer.default_root_dir), whole)}"

@@ -14,6 +14,7 @@ from suisei.cli import safe_console, say, terminated_like_interrupted
 from suisei.data.splits import Split
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
 from suisei.training.checkpoints import newest_first, newest_whole, resumed_settings, verify_checkpoint
+from suisei.training.kept_pretrainings import FOLDER
 from suisei.training.run_lock import remove_empty
 from suisei.training.run_settings import check_resumed
 
@@ -45,7 +46,7 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
         if not known and not any(folder.rglob("*.ckpt")) and not any(folder.rglob("report.json")):
             for name in RECORDS:
                 (folder / name).unlink(missing_ok=True)
-            for name in ("logs", "checkpoints"):
+            for name in ("logs", "checkpoints", FOLDER):
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name, ignore_errors=True)
             remove_empty(made)
@@ -64,10 +65,20 @@ def interruptible(folder: Path, whole: Path | None = None) -> Iterator[None]:
         with terminated_like_interrupted():
             yield
     except KeyboardInterrupt:
-        go_on = f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last"
-        kept = newest_first((folder / "checkpoints").glob("*.ckpt"))
-        said = f"goes on from {kept[0]}" if kept else "starts over: there is no checkpoint yet"
-        raise KeyboardInterrupt(f"{go_on} {said}") from None
+        raise KeyboardInterrupt(how_to_go_on(folder, whole)) from None
+
+
+def how_to_go_on(folder: Path, whole: Path | None = None) -> str:
+    """Say by which command an interrupted run goes on, and from where.
+
+    Args:
+        folder: the run's.
+        whole: the folder of the cross-validation that the run is a fold of; None for a run by itself.
+    """
+    kept = [newest_first((folder / name).glob("*.ckpt")) for name in ("checkpoints", FOLDER)]
+    newest = next((files[0] for files in kept if files), None)
+    said = f"goes on from {newest}" if newest else "starts over: there is no checkpoint yet"
+    return f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last {said}"
 
 
 @contextmanager
@@ -146,7 +157,9 @@ def find_checkpoint(folder: Path, wanted: str | None, settings: Mapping[str, Any
         found = [folder / "checkpoints" / name for name in ("last.ckpt", "steps.ckpt", "best.ckpt")]
         found = [path for path in found if path.is_file()]
         if not found and (folder / "config.yaml").is_file():
-            logger.warning("%s was interrupted before its first checkpoint; training starts over", folder)
+            begun = " from its pre-training" if any((folder / FOLDER).glob("*.ckpt")) else ""
+            text = "%s was interrupted before its first checkpoint; training starts over%s"
+            logger.warning(text, folder, begun)
             return None
         if not found:
             raise ConfigError(f"{folder} has no checkpoint to go on with; train without --ckpt_path")

@@ -207,8 +207,8 @@ def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(
     said = capsys.readouterr().err
     assert (tmp_path / "run" / folder / "config.yaml").is_file()
     assert said.splitlines()[-1] == (  # what goes on with all folds, where there are any
-        "suisei: interrupted; epoch 1, step 0; there is no checkpoint yet: suisei train --config "
-        f"{tmp_path / 'run' / 'config.yaml'} --ckpt_path last starts over"
+        f"suisei: interrupted; epoch 1, step 0; suisei train --config {tmp_path / 'run' / 'config.yaml'} "
+        "--ckpt_path last starts over: there is no checkpoint yet"
     )
     assert "Traceback" not in said
 

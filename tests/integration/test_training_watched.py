@@ -64,8 +64,8 @@ def test_ctrl_c_says_how_far_it_came_and_how_it_goes_on(settings, tmp_path, monk
         assert run_command(train_module.main, command) == 130
     said, newest = capfd.readouterr().err.splitlines()[-1], run / "checkpoints" / "steps.ckpt"
     assert said == (
-        f"suisei: interrupted; epoch 2, step 7; the newest checkpoint is {newest}: "
-        f"suisei train --config {run / 'config.yaml'} --ckpt_path last goes on from it"
+        f"suisei: interrupted; epoch 2, step 7; suisei train --config {run / 'config.yaml'} --ckpt_path last "
+        f"goes on from {newest}"
     )
 
 

@@ -5,12 +5,18 @@ import torch
 from torch import nn
 
 from suisei.errors import ModelError
+from suisei.training import pass_states
 from suisei.training.pass_states import PassStates
 from suisei.training.pretraining_loop import Passes, run_passes
 
 PASSES = Passes("passes", 3, 2, 0.05, 0.1, 0.2, "rate", seed=5)
 STEPS = 3
 """Of an epoch of seven items."""
+
+
+@pytest.fixture(autouse=True)
+def every_state(monkeypatch):
+    monkeypatch.setattr(pass_states, "SPARINGLY", 0)
 
 
 class KilledError(Exception):
@@ -78,8 +84,6 @@ def test_no_step_is_taken_twice_that_was_kept(tmp_path, steps, kept):
 
 
 def test_seconds_are_those_of_all_starts(tmp_path, monkeypatch):
-    from suisei.training import pass_states
-
     now = [0.0]
     monkeypatch.setattr(pass_states.time, "perf_counter", lambda: now[0])
     path = tmp_path / "last.ckpt"
@@ -106,3 +110,35 @@ def test_a_damaged_state_is_refused_and_a_finished_one_forgotten(tmp_path):
     kept.forget()
     assert list(tmp_path.iterdir()) == []
     kept.forget()
+
+
+def test_little_of_the_time_goes_into_states(tmp_path, monkeypatch):
+    """Writing takes a minute here, a step two: states lie ten minutes apart, and the last is written."""
+    monkeypatch.setattr(pass_states, "SPARINGLY", 10)
+    now, written, write = [0.0], [], pass_states.write_checkpoint
+    monkeypatch.setattr(pass_states.time, "perf_counter", lambda: now[0])
+
+    def slowly(checkpoint, path):
+        now[0] += 60
+        written.append(len(seen))
+        write(checkpoint, path)
+
+    class Slow(list):
+        def append(self, rows):
+            now[0] += 120
+            super().append(rows)
+
+    monkeypatch.setattr(pass_states, "write_checkpoint", slowly)
+    seen = Slow()
+    passed(states(tmp_path / "last.ckpt", 1), seen=seen)
+    assert written == [1, 6, 9]
+
+
+def test_other_processes_than_the_first_write_nothing(tmp_path):
+    path = tmp_path / "last.ckpt"
+    passed(PassStates(path, {}, {}, 1, None, first=False))
+    assert not path.exists()
+    _, losses = passed(states(path, 1))
+    again, over = [], []
+    found = passed(PassStates(path, {}, {}, 1, str(path), first=False), seen=again, advance=over.append)
+    assert (found[1], again, over) == (losses, [], [PASSES.epochs])
