@@ -67,5 +67,4 @@ class KeptPretrainings:
 
     def forget(self) -> None:
         """Take all of them away."""
-        if self._first:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
