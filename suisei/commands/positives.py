@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -314,27 +314,28 @@ def _join(options: argparse.Namespace) -> int:
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
 
     sources, real = _sources(options), RealPaths()
-    merged: dict[str, ImageCaptions] = {}
-    for source in sources:
-        if source.image is not None and source.captions:
-            image = _behind_links(source.image, real)
-            known = merged.get(image) or ImageCaptions(Path(full_path(source.image)), ())
-            merged[image] = replace(
-                known,
-                captions=tuple(dict.fromkeys((*known.captions, *source.captions))),
-                generated_images=(*known.generated_images, *source.generated_images),
-                generated_captions=(*known.generated_captions, *source.generated_captions),
-                generated_from=(*known.origins, *source.generated_from),
-            )
-    if not merged:
+    pairs = [
+        ImageCaptions(
+            Path(full_path(source.image)),
+            tuple(dict.fromkeys(source.captions)),
+            source.generated_images,
+            source.generated_captions,
+            source.generated_from,
+        )
+        for source in sources
+        if source.image is not None and source.captions
+    ]
+    if not pairs:
         raise ConfigError(f"{options.data} has no images with captions to train on")
-    joined = join_positives(list(merged.values()), read_positives(options.positives))
+    joined = join_positives(pairs, read_positives(options.positives))
     write_pairs(Path(options.output), joined)
     captions = sum(bool(pair.generated_captions) for pair in joined)
     images = sum(len(pair.generated_images) for pair in joined)
+    files = {_behind_links(pair.image, real) for pair in pairs}
+    copies = f" of {counted(len(files), 'file')}, copies as one" if len(files) > len(joined) else ""
     _report(
-        f"{options.output}: {counted(len(joined), 'image')}, {captions:,} with a generated caption, "
-        f"{counted(images, 'generated image')}{_left_out(sources, merged, real)}",
+        f"{options.output}: {counted(len(joined), 'image')}{copies}, {captions:,} with a generated caption, "
+        f"{counted(images, 'generated image')}{_left_out(sources, files, real)}",
         [],
     )
     return 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.checksums import sha256_of
-from suisei.data.images import content_key
+from suisei.data.images import content_keys
 from suisei.data.item_seeds import text_key
 from suisei.data.json_files import invalid_json
 from suisei.data.lines import LONE_RETURN
@@ -104,10 +104,15 @@ def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Posit
     """Give every image the captions generated from it and the images generated from its captions.
 
     What it has already stays, and comes first. Each image stands beside the caption that it was made from.
+    Pairs of one image, under one name or as copies of a file, become one, called as the first of them: in
+    training, captions of the one would be among the negatives of the other.
     """
+    merged: dict[str, ImageCaptions] = {}
+    for key, pair in zip(content_keys([pair.image for pair in pairs]), pairs, strict=True):
+        merged[key] = _both(merged[key], pair) if key in merged else pair
     joined = []
-    for pair in pairs:
-        made = positives.get(content_key(pair.image))
+    for key, pair in merged.items():
+        made = positives.get(key)
         captions = (made.caption,) if made is not None else ()
         images = list(zip(pair.generated_images, pair.origins, strict=True))
         for caption in pair.captions:
@@ -127,6 +132,16 @@ def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Posit
             )
         )
     return joined
+
+
+def _both(first: ImageCaptions, second: ImageCaptions) -> ImageCaptions:
+    return ImageCaptions(
+        first.image,
+        tuple(dict.fromkeys((*first.captions, *second.captions))),
+        (*first.generated_images, *second.generated_images),
+        (*first.generated_captions, *second.generated_captions),
+        (*first.origins, *second.origins),
+    )
 
 
 def write_pairs(path: Path, pairs: Sequence[ImageCaptions]) -> None:

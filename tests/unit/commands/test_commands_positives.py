@@ -220,6 +220,20 @@ def test_join_makes_one_pair_of_an_image_that_rows_name_in_several_ways(data, bl
     assert (pair.image, len(pair.captions)) == (tmp_path / "0.png", 3)
 
 
+def test_join_makes_one_pair_of_copies_of_an_image_and_says_so(data, blip, tmp_path, capsys):
+    captions(data, blip, tmp_path / "out")
+    (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
+    rows = [{"image": f"{n}.png", "caption": f"of {n}"} for n in (0, "copy", 1)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    join = ["join", str(tmp_path / "rows.jsonl"), "--positives", str(tmp_path / "out")]
+    assert positives.main([*join, "--output", str(tmp_path / "joined.jsonl")]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2 images of 3 files, copies as one, 2 with a generated caption, 0 generated images" in told
+    first, second = load_pairs(str(tmp_path / "joined.jsonl"))
+    assert (first.image.name, first.captions) == ("0.png", ("of 0", "of copy"))
+    assert (len(first.generated_captions), second.captions) == (1, ("of 1",))
+
+
 def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path):
     captions(data, blip, tmp_path / "out")
     made = [json.loads(line) for line in (tmp_path / "out" / "captions.jsonl").read_text().splitlines()]
