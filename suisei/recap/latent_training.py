@@ -28,6 +28,7 @@ from suisei.recap.image_towers import TowerConfig
 from suisei.recap.language_models import frozen_embeddings, load_language_model
 from suisei.recap.latent_loss import LatentLoss, latent_loss
 from suisei.recap.mapper_folder import MapperSource
+from suisei.recap.negatives import KINDS
 from suisei.training.losses import require_finite
 from suisei.training.step_training import STEPS, StepTraining
 
@@ -166,7 +167,9 @@ class LatentTraining(StepTraining):
         size = len(batch.ids)
         self.log("train_loss", loss.total, prog_bar=True, batch_size=size)
         self.log("train_mse", loss.mse, batch_size=size)
-        self.log(f"train_triplet_{batch.kind}", loss.triplet, batch_size=size)
+        for kind in KINDS:  # the trainer would log an older batch's figure again where there is none
+            value = loss.triplet if kind == batch.kind else float("nan")
+            self.log(f"train_triplet_{kind}", value, batch_size=size)
         return loss.total
 
     def validation_step(self, batch: LatentBatch, batch_idx: int) -> None:

@@ -175,6 +175,8 @@ def test_a_reconstruction_learns_and_its_folder_scores(trained, data):
     place = lines[0].split(",").index("val_loss")
     figures = [float(line.split(",")[place]) for line in lines[1:] if line.split(",")[place]]
     assert figures[-1] < figures[0]
+    curves = read_curves(trained / "logs")  # a step's negatives are of one kind
+    assert sorted([*curves["train_triplet_other"], *curves["train_triplet_shuffled"]]) == list(range(1, 7))
     shape = load_latent(trained / "model")[0].captions.shape
     assert (shape.heads, shape.hidden, shape.max_tokens) == (2, 24, 40)
     metric = get_metric(f"recap-latent:{trained / 'model'}", device="cpu")
