@@ -179,8 +179,8 @@ class LatentTraining(StepTraining):
         size = len(batch.ids)
         self.log("val_loss", loss.total, prog_bar=True, batch_size=size)
         self.log("val_mse", loss.mse, batch_size=size)
-        self.log(f"val_triplet_{batch.kind}", loss.triplet, batch_size=size)
         with_one = int(batch.there.sum())
         if with_one:
+            self.log(f"val_triplet_{batch.kind}", loss.triplet, batch_size=with_one)
             found = (further[batch.there] > 0).float().mean()
             self.log(f"val_nearer_than_{batch.kind}", found, batch_size=with_one)

@@ -173,13 +173,17 @@ class PrefixTraining(StepTraining):
         return loss
 
     def validation_step(self, batch: LatentBatch, batch_idx: int) -> None:
-        """Log the loss, and that with another image's prefix: the same where images say nothing."""
+        """Log the loss, and that with another image's prefix: the same where images say nothing.
+
+        Each is the mean over the tokens of all batches, so that it does not depend on their size.
+        """
         prefix = self.prefixes(batch.features)
         count = len(batch.ids)
-        self.log("val_loss", self.caption_loss(prefix, batch.ids, batch.mask), batch_size=count)
+        tokens = count + int(batch.mask.sum())  # every caption has an end
+        self.log("val_loss", self.caption_loss(prefix, batch.ids, batch.mask), batch_size=tokens)
         if count > 1:  # the last batch may hold one image, beside which there is no other
             other = self.caption_loss(prefix.roll(1, dims=0), batch.ids, batch.mask)
-            self.log("val_other_image_loss", other, batch_size=count)
+            self.log("val_other_image_loss", other, batch_size=tokens)
 
 
 class CaptionTokens:
