@@ -20,6 +20,8 @@ from suisei.captioning.caption_search import MAX_LENGTH
 from suisei.captioning.caption_sources import CaptionedImage, check_spoken, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
+from suisei.cli import counted
+from suisei.data.copies import copies_among
 from suisei.data.pairs import check_apart
 from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
@@ -142,12 +144,20 @@ class CaptionedImages(ResumableData):
         return load_captioned(name, root=self.root, images=self.image_folder, language=self.language)
 
     def _split(self, seed: int) -> None:
+        """Take validation images out of the training images, all that one image is called by together."""
         found = sorted(self.train_part, key=lambda image: full_path(image.image))
         random.Random(seed).shuffle(found)
         count = max(1, round(self.validation_share * len(found)))
-        if count >= len(found):
-            raise DataError(f"{self.sources['train']}: {len(found)} image(s) leave none to train on")
-        self.validation_part, self.train_part = found[:count], found[count:]
+        held, rest = found[:count], found[count:]
+        files = {image.image.resolve() for image in held}
+        copies = copies_among([image.image for image in rest], [image.image for image in held])
+        twins = [image.image.resolve() in files or str(image.image) in copies for image in rest]
+        self.validation_part = held + [image for image, twin in zip(rest, twins, strict=True) if twin]
+        self.train_part = [image for image, twin in zip(rest, twins, strict=True) if not twin]
+        if not self.train_part:
+            raise DataError(
+                f"{self.sources['train']}: of {counted(len(found), 'image')} none is left to train on"
+            )
 
     @property
     def captions(self) -> list[str]:

@@ -171,6 +171,27 @@ def test_the_same_images_validate_however_rows_name_them(tmp_path, pictures):
     assert parts[0] == parts[1] == parts[2]
 
 
+@pytest.mark.parametrize("other", ["copy", "link"])
+def test_names_of_one_image_are_on_one_side_of_the_split(tmp_path, pictures, other, caplog):
+    rows = []
+    for picture in pictures[:4]:
+        twin = picture.with_name(f"other-{picture.name}")
+        twin.symlink_to(picture) if other == "link" else twin.write_bytes(picture.read_bytes())
+        rows += [{"candidate": "a", "image": path.name} for path in (picture, twin)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for seed in range(5):
+        data = CaptionedImages(str(path), images=str(pictures[0].parent), validation_share=0.25)
+        data.load(seed)
+        names = [
+            {image.id.removeprefix("other-") for image in part}
+            for part in (data.train_part, data.validation_part)
+        ]
+        assert not names[0] & names[1]
+        assert len(data.train_part) + len(data.validation_part) == 8
+    assert not caplog.text
+
+
 def test_missing_images_are_counted_and_named(tmp_path, pictures):
     path = karpathy(tmp_path, pictures)
     pictures[4].unlink()
