@@ -112,7 +112,9 @@ def _is_header(
 def _keyed(first: str, what: str) -> str:
     """Return what is wrong with text whose lines have a key each, and what to do."""
     table = "name it .tsv and put image<TAB>caption on top" if "\t" in first else "give a table with a header"
+    rows = '{"references": [...]}' if what == "references" else '{"candidate": ...}'
     return (
         f"every line has a key before its {what[:-1]}, such as {first[:60]!r}, which would be "
-        f"taken for a part of it; {table}, or take the keys out"
+        f"taken for a part of it; {table}, or take the keys out; where it is a part of it, give rows of JSON "
+        f"lines, {rows}"
     )

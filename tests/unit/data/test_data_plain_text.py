@@ -1,5 +1,7 @@
 """Plain text with a caption a line, and what is refused as something else."""
 
+import json
+
 import pytest
 
 from suisei.data.coco import read_references, read_results
@@ -63,6 +65,17 @@ def test_a_key_in_every_line_is_no_part_of_captions(tmp_path, form, reader):
         said = r"a\.txt, which has ids such as 'p0\.jpg'"
     with pytest.raises(DataError, match=said):
         readers(tmp_path, KEYED[form])[reader]()
+
+
+def test_captions_that_look_keyed_are_read_as_the_message_says(tmp_path):
+    texts = ["10|30 in the clock", "11|15 in the clock"]
+    with pytest.raises(DataError, match=r'a part of it, give rows of JSON lines, \{"candidate": \.\.\.\}$'):
+        read_samples(write(tmp_path, "a.txt", "".join(f"{text}\n" for text in texts)), note=str)
+    rows = "".join(json.dumps({"candidate": text, "references": [text]}) + "\n" for text in texts)
+    found = read_samples(write(tmp_path, "a.jsonl", rows), note=str)
+    assert [sample.candidate for sample in found] == [*sum((s.references for s in found), ())] == texts
+    with pytest.raises(DataError, match=r'give rows of JSON lines, \{"references": \[\.\.\.\]\}$'):
+        read_references([write(tmp_path, "b.txt", "".join(f"{text}\n" for text in texts))] * 2)
 
 
 @pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
