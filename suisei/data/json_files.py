@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a JSON object, as a hook of the json module; a key that occurs twice is a ValueError."""
     record = dict(pairs)
     if len(record) < len(pairs):
-        seen = set[str]()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the field {twice!r} is given twice")
     return record
 
