@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -18,6 +18,8 @@ _LEAST_LABEL = 10
 """Cells to which labels are folded before anything else is."""
 LAYOUTS = ("wide", "stacked", "folded")
 """From the widest to the narrowest; where a table fits in none of them, its rows become columns."""
+_IN_PARTS = "stacked"
+"""The layout of tables that have to be shown a few columns at a time."""
 MOST_SECTIONS = 8
 """With more, a console shows no sections by system."""
 
@@ -26,8 +28,9 @@ MOST_SECTIONS = 8
 class FittedTable:
     """A table that decides when it is printed, and the width is known, where its intervals stand.
 
-    One of few rows and many columns is turned where they have no room beside each other. With more than
-    MOST_SECTIONS sections, those by system are left out, and counted.
+    One of few rows and many columns is turned where they have no room beside each other, and one that fits in
+    no way is shown a few columns at a time: a figure is never cut in two. With more than MOST_SECTIONS
+    sections, those by system are left out, and counted.
     """
 
     table: Table
@@ -36,16 +39,34 @@ class FittedTable:
         from rich.measure import Measurement
         from rich.text import Text
 
-        tables = [self.table, *_turned(self.table)]
-        _, notes = _rich_table(self.table, "wide")
-        for table, layout in product(tables, LAYOUTS):
+        def fits(table: Table, layout: str) -> bool:
             shown, _ = _rich_table(table, layout)
             needed = Measurement.get(console, options.update(width=10_000), shown).maximum
-            if needed - (0 if layout == "wide" else _spare(table)) <= options.max_width:
-                break
-        yield shown
+            return needed - (0 if layout == "wide" else _spare(table)) <= options.max_width
+
+        for table, layout in _parts(self.table, fits):
+            yield _rich_table(table, layout)[0]
+        _, notes = _rich_table(self.table, "wide")
         for note in notes:
             yield Text(f"· {note}", style="dim")
+
+
+def _parts(table: Table, fits: Callable[[Table, str], bool]) -> Iterator[tuple[Table, str]]:
+    """Yield the table, turned perhaps, in a layout in which it fits; else as many columns at once as do."""
+    for choice in product([table, *_turned(table)], LAYOUTS):
+        if fits(*choice):
+            yield choice
+            return
+    columns, title = list(table.columns.items()), table.title
+    while columns:
+        layout, count = _IN_PARTS, len(columns)
+        while not fits(part := replace(table, title=title, columns=dict(columns[:count])), layout):
+            if count == 1:
+                layout = LAYOUTS[-1]
+                break
+            count -= 1
+        yield part, layout
+        columns, title = columns[count:], ""
 
 
 def _spare(table: Table) -> int:

@@ -74,3 +74,19 @@ def test_many_columns_of_few_rows_are_turned_where_they_have_no_room(width):
     wide = render(table, 1000)
     assert sum("metric-3" in line for line in wide.splitlines()) == 1
     assert "System" in wide
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_many_rows_and_columns_are_shown_a_few_columns_at_a_time_and_no_figure_is_cut(width):
+    columns = {str(n): f"metric-{n}" for n in range(18)}
+    cells = {key: Cell(0.5 + n / 1000, 0.412, 0.623) for n, key in enumerate(columns)}
+    rows = tuple(Row(f"system-{n}", cells) for n in range(12))
+    lines = render(Table("T", columns, (Section("all", rows),), ("a note",)), width).splitlines()
+    words = " ".join(lines).split()
+    assert max(map(len, lines)) <= width
+    assert words.count("T") == words.count("note") == 1
+    for name in columns.values():
+        assert words.count(name) == 1
+    for n in range(18):
+        assert words.count(f"{0.5 + n / 1000:.3f}") == 12
+    assert words.count("[0.412,") == words.count("0.623]") == 12 * 18
