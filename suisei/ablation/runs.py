@@ -91,6 +91,8 @@ def prepare_runs(runs: Sequence[Run], *, redo: bool = False) -> list[Run]:
         run.folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing(run.settings_file) as temporary:
             temporary.write_text(yaml.safe_dump(dict(run.settings), sort_keys=False), encoding="utf-8")
+        if run.finished:  # its ablation may have been killed before it did that
+            _drop_checkpoints(run)
     return [run for run in runs if not run.finished]
 
 
@@ -184,14 +186,19 @@ def _start(run: Run, *, single: bool, lock: int | None) -> subprocess.Popen[byte
 
 
 def _outcome(run: Run, status: int) -> str | None:
-    """Return why a run failed, or None; a finished run loses its checkpoints, which only resume it."""
+    """Return why a run failed, or None."""
     if status == 0 and run.finished:
-        for folder in (run.folder / "checkpoints", *run.folder.glob("fold-*/checkpoints")):
-            shutil.rmtree(folder, ignore_errors=True)
+        _drop_checkpoints(run)
         return None
     lines = [line for line in run.log_file.read_text("utf-8", errors="replace").splitlines() if line.strip()]
     last = lines[-1].strip()[:300] if lines else "it said nothing"
     return f"exit status {status}: {last} (see {run.log_file})"
+
+
+def _drop_checkpoints(run: Run) -> None:
+    """Take away the checkpoints of a finished run, which only resume it."""
+    for folder in (run.folder / "checkpoints", *run.folder.glob("fold-*/checkpoints")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:

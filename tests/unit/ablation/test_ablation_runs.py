@@ -28,6 +28,17 @@ def test_finished_runs_are_kept_and_others_prepared(tmp_path):
     assert prepare_runs(runs) == runs[1:]
 
 
+def test_checkpoints_of_a_run_that_ended_after_its_ablation_was_killed_are_taken_away(tmp_path):
+    done, begun = runs = [run_of(tmp_path, seed=seed) for seed in (1, 2)]
+    prepare_runs(runs)
+    finish(done)
+    for folder in (done.folder, done.folder / "fold-0", begun.folder):
+        (folder / "checkpoints").mkdir(parents=True)
+    assert prepare_runs(runs) == [begun]
+    assert not list(done.folder.rglob("checkpoints"))
+    assert (begun.folder / "checkpoints").is_dir()
+
+
 def test_runs_with_other_settings_are_refused_or_redone(tmp_path):
     before, after = run_of(tmp_path), run_of(tmp_path, a={"b": 2, "c": None})
     prepare_runs([before])
