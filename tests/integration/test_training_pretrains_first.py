@@ -1,5 +1,6 @@
 """Trainings on ratings that pre-train their encoders, interrupted or killed while they do, or after."""
 
+import errno
 import json
 import os
 
@@ -7,8 +8,8 @@ import pytest
 import torch
 
 from suisei.commands.train import main
-from suisei.errors import ConfigError, ModelError
-from suisei.training import pass_states, pretraining_loop
+from suisei.errors import ConfigError, DataError, ModelError
+from suisei.training import checkpoints, pass_states, pretraining_loop
 from tests.integration.training_runs import OPTIONS, KilledError, assert_same_weights, kill_at
 
 PARTS = ("text-without-0", "text-without-1", "text", "image")
@@ -168,3 +169,15 @@ def test_a_run_goes_on_by_the_config_in_its_folder_alone(train, tmp_path, caplog
     said = f"{run} was interrupted before its first checkpoint; training starts over"
     assert said in [record.getMessage() for record in caplog.records]
     assert_same_weights(whole, run)
+
+
+def test_a_full_disk_at_the_first_state_leaves_no_folder(train, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoints.torch, "save", full)
+    with pytest.raises(
+        DataError, match=r"pretraining/text\.ckpt: the checkpoint cannot be written \(No space"
+    ):
+        train(*TEXT_ALONE, output=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
