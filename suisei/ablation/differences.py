@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,14 @@ class RunResult:
         scores: float64 [N].
         raters: "rows" or "mean", as in the run's own report.
         minutes: of training.
+        learned_from: digests of its data, {} of a training by an earlier version.
     """
 
     samples: tuple[CaptionSample, ...]
     scores: np.ndarray
     raters: str
     minutes: float
+    learned_from: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_result(folder: Path) -> RunResult:
@@ -77,7 +79,34 @@ def _result_of(folder: Path, report: Mapping[str, Any], scores: np.ndarray) -> R
         scores,
         report["results"]["settings"]["raters"],
         sum(part["training"]["minutes"] for part in parts),
+        {
+            f"{fold} {name}": str(digest)
+            for fold, part in enumerate(parts)
+            for name, digest in part["training"].get("data_digests", {}).items()
+        },
     )
+
+
+def check_same_data(trained: Mapping[Path, RunResult]) -> None:
+    """Refuse runs whose settings name the same data, and which learned from other content of it.
+
+    Args:
+        trained: {folder: result} of runs that have the same settings of data.
+
+    Raises:
+        DataError: the files were changed between two of the trainings.
+    """
+    known = [folder for folder, result in trained.items() if result.learned_from]
+    if not known:
+        return
+    last = max(known, key=lambda folder: (folder / "report.json").stat().st_mtime_ns)
+    others = [folder for folder in known if trained[folder].learned_from != trained[last].learned_from]
+    if others:
+        named = ", ".join(map(str, others[:3])) + (", ..." if len(others) > 3 else "")
+        raise DataError(
+            f"{len(others)} of the runs learned from other data than {last}, which was trained last: files "
+            f"have changed since. Delete {named}, and the same command trains anew what is missing"
+        )
 
 
 def ablation_tables(

@@ -105,7 +105,8 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     validation = _restore_best(model, trainer)
     model.to("cpu")
     model.regressor.text.keep_all()
-    facts = {**facts_of(cli, minutes, validation), "synthetic_samples": made}
+    facts = facts_of(cli, minutes, validation)
+    facts.update(synthetic_samples=made, data_digests=model.data_digests)
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
         kept = kept_step(trainer)

@@ -1,6 +1,7 @@
 """The ablate command: tables, failures and refusals, with results that are made up."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def write_result(run: Run):
     write_samples(run.folder / "test.jsonl", samples)
     lines = [json.dumps({"id": str(n), "suisei": score}) for n, score in enumerate(scores.tolist())]
     (run.folder / "test_scores.jsonl").write_text("\n".join(lines) + "\n")
-    report = {"training": {"minutes": 1.5}, "results": {"settings": {"raters": "rows"}}}
+    trained = {"minutes": 1.5, "data_digests": {"train": "one"}}
+    report = {"training": trained, "results": {"settings": {"raters": "rows"}}}
     (run.folder / "report.json").write_text(json.dumps(report))
 
 
@@ -163,3 +165,27 @@ def test_runs_of_another_split_are_refused(tmp_path, made_up, capsys):
     path.write_text(path.read_text().replace("a dog 7", "a cat 7"))
     assert command(*given) == 2
     assert "no-idf, seed 2 was tested on other samples than full, seed 1" in capsys.readouterr().err
+
+
+def test_runs_that_learned_from_other_content_of_the_same_files_are_refused(tmp_path, made_up, capsys):
+    given = ("--config", "scenes", "--seeds", "1,2", "--output", tmp_path / "ab", "--variants", "no-idf")
+    assert command(*given, "--bootstrap", "0") == 0
+    path = tmp_path / "ab" / "no-idf" / "seed-2" / "report.json"
+    path.write_text(path.read_text().replace('"train": "one"', '"train": "two"'))
+    assert command(*given, "--bootstrap", "0") == 2
+    said = capsys.readouterr().err
+    assert f"3 of the runs learned from other data than {path.parent}, which was trained last" in said
+    assert f"Delete {tmp_path / 'ab' / 'full' / 'seed-1'}, " in said
+    for variant, seed in (("full", 1), ("full", 2), ("no-idf", 1)):
+        shutil.rmtree(tmp_path / "ab" / variant / f"seed-{seed}")
+    path.write_text(path.read_text().replace('"train": "two"', '"train": "one"'))
+    assert command(*given, "--bootstrap", "0") == 0
+
+
+def test_a_variant_may_learn_from_other_data(tmp_path, made_up, monkeypatch, capsys):
+    given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
+    given += ("--variant", "more:data.synthetic=0.5", "--bootstrap", "0")
+    assert command(*given) == 0
+    path = tmp_path / "ab" / "more" / "seed-1" / "report.json"
+    path.write_text(path.read_text().replace('"train": "one"', '"train": "two"'))
+    assert command(*given) == 0
