@@ -85,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt(
                 f"{done} of {len(plan.runs)} runs in {plan.folder} are done; the same command goes on"
             ) from None
-    tables = _tables(plan, failures, options)
-    _report(plan, tables, options.correlation).conclude(_files(plan))
+        tables = _tables(plan, failures, options)
+        _report(plan, tables, options.correlation).conclude(_files(plan))
     return 1 if failures else 0
 
 

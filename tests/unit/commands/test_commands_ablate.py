@@ -182,10 +182,25 @@ def test_runs_that_learned_from_other_content_of_the_same_files_are_refused(tmp_
     assert command(*given, "--bootstrap", "0") == 0
 
 
-def test_a_variant_may_learn_from_other_data(tmp_path, made_up, monkeypatch, capsys):
+def test_a_variant_may_learn_from_other_data(tmp_path, made_up):
     given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
     given += ("--variant", "more:data.synthetic=0.5", "--bootstrap", "0")
     assert command(*given) == 0
     path = tmp_path / "ab" / "more" / "seed-1" / "report.json"
     path.write_text(path.read_text().replace('"train": "one"', '"train": "two"'))
     assert command(*given) == 0
+
+
+def test_runs_stay_locked_while_they_are_reported(tmp_path, made_up, monkeypatch, capsys):
+    given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
+    report, statuses = ablate._report, []
+
+    def reported(*arguments):
+        monkeypatch.setattr(ablate, "_report", report)
+        statuses.append(command(*given, "--redo", "--data.batch_size", "8"))
+        return report(*arguments)
+
+    monkeypatch.setattr(ablate, "_report", reported)
+    assert command(*given, "--bootstrap", "0") == 0
+    assert statuses == [2]
+    assert "another ablation, or a training that one left behind, is at work in" in capsys.readouterr().err
