@@ -11,6 +11,7 @@ import numpy as np
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import parse_reward
 from suisei.captioning.rewards import LOWEST
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
@@ -161,7 +162,7 @@ def compare_captions(
     notes = [
         *column_notes(columns),
         *(
-            f"{system}: {count} captions without a word, which have the worst score"
+            f"{system}: {counted(count, 'caption')} without a word, with the worst score"
             for system, count in empty.items()
             if count
         ),

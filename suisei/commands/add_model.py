@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suisei.cli import counted
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
 from suisei.commands.new_folder import check_new_folder, loaded_and_signed
@@ -182,7 +183,7 @@ def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str
     rated = [read[position] for position in spoken if read[position].rating is not None]
     kept = not_learned(rated, _learned(options))
     if options.learned:
-        notes = [*notes, f"{len(rated) - len(kept):,} samples left out that --learned has"]
+        notes = [*notes, f"{counted(len(rated) - len(kept), 'sample')} left out that --learned has"]
     if len(kept) == len(rated):
         specs = {name: f"suisei:{name}" for name in (options.model, options.second)}
         notes = [*notes, *seen_notes(specs, options.data).values()]

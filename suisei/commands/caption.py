@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import check_device
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         left = "their rows are on standard output" if options.output == "-" else "no output was left"
         raise KeyboardInterrupt(
-            f"{sum(done):,} images were done, and {left}; the same command starts anew"
+            f"{counted(sum(done), 'image')} done, and {left}; the same command starts anew"
         ) from None
     _tell(Console(stderr=True), counts, options.output)
     return 0 if counts.captioned else 1
@@ -213,9 +213,11 @@ def _tell(console: Console, counts: Any, output: str) -> None:
     )
     for what, names in (
         ("could not be read", counts.broken),
-        ("have a name or id that is not UTF-8; rename them", counts.unnamed),
+        ("with a name or id that is not UTF-8, to be renamed", counts.unnamed),
         ("got captions without a word", counts.empty),
     ):
         if names:
             more = f"; and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-            say(console, f"{len(names):,} images {what}: {'; '.join(names[:_SHOWN])}{more}", "yellow")
+            say(
+                console, f"{counted(len(names), 'image')} {what}: {'; '.join(names[:_SHOWN])}{more}", "yellow"
+            )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.new_folder import check_new_folder
 from suisei.commands.option_values import filled, positive
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if any(second.shared for second in whole.model.seconds):
         raise ConfigError(f"{options.model}: a second model reads with its encoder; make it small before")
     samples, notes = _samples(options, whole)
-    say(messages, f"scoring {len(samples):,} samples with {options.model}")
+    say(messages, f"scoring {counted(len(samples), 'sample')} with {options.model}")
     scores = {"": whole.score(samples)}
     called = whole.regressor.config.text.name
     regressor, old, base = _smaller(whole.regressor, options)
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = _table(scores, samples)
     fine, changed, verdict = _is_fine(table, cut=not options.whole_vocabulary)
     card = folder / "README.md"  # which no checksum covers
-    of = f"{len(samples):,} captions of {Path(options.data).name}"
+    of = f"{counted(len(samples), 'caption')} of {Path(options.data).name}"
     measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
     card.write_text(measured, encoding="utf-8")
     sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
@@ -164,7 +164,7 @@ def _samples(options: argparse.Namespace, metric: SuiSeiMetric) -> tuple[list[Ca
     chosen = [samples[int(number * step)] for number in range(min(options.limit, len(samples)))]
     told = [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]
     reasons = Counter(lacking.values())
-    return chosen, [*told, *(f"{count:,} samples left out: {why}" for why, count in reasons.items())]
+    return chosen, [*told, *(f"{counted(count, 'sample')} left out: {why}" for why, count in reasons.items())]
 
 
 def _smaller(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
@@ -193,15 +193,15 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
             raise DataError(f"{options.data}: no sample")
         joined = raters_joined(options.data, read)  # or a caption counts as often as it was rated
         samples, notes = joined.samples, [*notes, *filter(None, [joined.note])]
-        return samples, samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
+        return samples, samples, [f"data: {options.data}, {counted(len(samples), 'sample')}", *notes]
     samples = held_out(people, options.seed, options.held_out)
     if not samples:
         raise DataError(
             f"{options.data}: none of its {len(people):,} images has two captions in one language"
         )
     count = sum(len(sample.references) for sample in people)
-    told = f"data: {options.data}, {count:,} captions of people; {len(samples):,} of them, one per image and"
-    return samples, people, [f"{told} language, are scored against the image's others"]
+    told = f"data: {options.data}, {counted(count, 'caption')} of people; {len(samples):,} of them, one per"
+    return samples, people, [f"{told} image and language, are scored against the image's others"]
 
 
 def _people_alone(options: argparse.Namespace) -> list[CaptionSample] | None:

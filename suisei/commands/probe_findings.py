@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.probe_metrics import fitted_on
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
@@ -74,7 +74,7 @@ def probe_changes(
     source = options.originals or ("rated" if rated else "references")
     kept = {"limit": options.limit, "seed": options.seed, "which": options.held_out}
     good = originals.good_samples(samples, source, good=options.good, **kept)
-    say(console, f"changing {len(good):,} captions")
+    say(console, f"changing {counted(len(good), 'caption')}")
     outcomes = change_outcomes(metrics, good, options.degradations, **settings)
     outcomes = [each for each in outcomes if each.metric not in found.failed]
     found.changed = list(dict.fromkeys(each.metric for each in outcomes))
@@ -115,7 +115,7 @@ def probe_protocols(
         if isinstance(ladder, str):
             found.notes.append(f"{LANGUAGE_NAMES[language]}: {ladder}")
             continue
-        say(console, f"{protocol}, {LANGUAGE_NAMES[language]}: {len(ladder.sets[0]):,} images")
+        say(console, f"{protocol}, {LANGUAGE_NAMES[language]}: {counted(len(ladder.sets[0]), 'image')}")
         found.add(found.ladders, ladder_outcomes(own, ladder, language, **settings))
     for protocol in ladders:
         table = probe_tables.ladder_table([each for each in found.ladders if each.protocol == protocol])
@@ -139,7 +139,7 @@ def _probe_curves(
 
     for language, keep in by_language(humans):
         some = [sample for sample, there in zip(humans, keep, strict=True) if there]
-        say(console, f"degradation curves, {LANGUAGE_NAMES[language]}: {len(some):,} captions")
+        say(console, f"degradation curves, {LANGUAGE_NAMES[language]}: {counted(len(some), 'caption')}")
         found.add(found.curves, curves(metrics, some, language, **settings))
     table = curve_table(found.curves)
     if table is not None:
@@ -164,7 +164,7 @@ def probe_systems(
     own, lost = fitted_on(people, plans, metrics, options.batch_size, found.failed, console)
     found.notes += [note for note in lost if note not in found.notes]
     for language, ladder in ladders:
-        size = f"{len(ladder.sets[0]):,} images"
+        size = counted(len(ladder.sets[0]), "image")
         say(console, f"{ladder.names[0]} beside people, {LANGUAGE_NAMES[language]}: {size}")
         settings = {"n_resamples": options.bootstrap, "seed": options.seed}
         found.add(found.beside_people, ladder_outcomes(own, ladder, language, **settings))
@@ -189,7 +189,7 @@ def tables_of_samples(
     tables = {}
     if rated:
         some = originals.some_of_each(rated, options.limit, options.seed)
-        say(console, f"varying the references of {len(some):,} captions")
+        say(console, f"varying the references of {counted(len(some), 'caption')}")
         with suppress(DataError):  # no references, no table
             tables["references"] = sample_tables.reference_table(
                 metrics, some, most=options.max_references, **settings

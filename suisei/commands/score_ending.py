@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.reports import json_text
 from suisei.errors import DataError
 
@@ -70,8 +70,11 @@ def show(content: dict[str, Any], problems: list[DataError], console: Console) -
 def finished_so_far(output: FileOutput | StreamOutput, rows: int, options: argparse.Namespace) -> str:
     """Say what a run that is interrupted leaves, and how to go on."""
     if options.streams:
-        return f"{rows:,} rows were written"
+        return f"{counted(rows, 'row')} written"
     finished = getattr(output, "rows", 0)
     if not finished:
         return "no row was finished"
-    return f"{finished:,} rows are finished, in {options.output}.part; the same with --resume goes on"
+    are = "is" if finished == 1 else "are"
+    return (
+        f"{counted(finished, 'row')} {are} finished, in {options.output}.part; the same with --resume goes on"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from suisei.cli import counted
 from suisei.errors import DataError
 
 KEEP_ZEROS = "write ids alike in both, and read them as text (pandas: dtype=str), which keeps the zeros"
@@ -168,8 +169,8 @@ class CaptionFile:
     def describe(self) -> str:
         """Return what the file was taken for and how much is in it, in one line."""
         names = ", ".join(Path(name).name for name in self.name.split(", "))
-        text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
-        text += f"; {self.repeated:,} rows repeat another" if self.repeated else ""
+        text = f"{names}: taken for {self.form}, {counted(len(self.captions), 'image')}"
+        text += f"; {counted(self.repeated, 'repeated row')}" if self.repeated else ""
         return text + (f"; {self.doubt}" if self.doubt else "")
 
 

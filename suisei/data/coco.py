@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.caption_cells import refuse_any, refuse_several
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_objects import Record, id_text
@@ -231,7 +232,7 @@ def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(f"{path} {len(column):,}" for path, column in zip(paths, columns, strict=True))
         raise DataError(f"reference files must have a line per image each; they have {counts} lines")
-    form = f"{len(paths)} references a line in plain text"
+    form = f"{counted(len(paths), 'reference')} a line in plain text"
     found = CaptionFile(", ".join(map(str, paths)), form, by_line=True)
     for number, lines in enumerate(zip(*columns, strict=True), 1):
         there = [(path, line) for path, line in zip(paths, lines, strict=True) if line.strip()]

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
+from suisei.cli import counted
 from suisei.data.caption_file import CaptionFile
 from suisei.data.fields import without_fraction
 from suisei.data.joins import image_names
@@ -193,7 +194,9 @@ def _by_line(
             f"row {conflict}, so that rows cannot be joined line by line; give every row an id, the same in "
             "all files"
         )
-    notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
+    notes.append(
+        f"joined line by line: row n of every file is taken for the same image ({counted(number, 'row')})"
+    )
     return keys
 
 

@@ -50,7 +50,8 @@ class Systems:
     def size(self) -> str:
         """How many images there are, in words, and how many captions of each system where those are more."""
         images, captions = len(set(self.images)), len(self.keys)
-        return f"{images:,} images" if images == captions else f"{captions:,} captions of {images:,} images"
+        shown = counted(images, "image")
+        return shown if images == captions else f"{captions:,} captions of {shown}"
 
 
 def load_systems(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.examination.kept import Kept, samples_digest
@@ -155,7 +156,7 @@ def _scored(
         problem = lacking(plan, some)
         if problem:
             return ScoreColumn(plan.label, None, error=problem)
-        means.say(f"{name}: {len(some):,} captions with {plan.spec}")
+        means.say(f"{name}: {counted(len(some), 'caption')} with {plan.spec}")
         return kept_column(means.kept, part, known[plan.label], some, what, **settings)
 
     columns = [score(plan, samples) for plan in plans]

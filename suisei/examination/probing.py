@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.examination.kept import samples_digest
 from suisei.examination.kept_columns import Candidate
@@ -63,7 +64,7 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
     failed: list[str] = []
     for candidate in candidates:
         decided = [digest, len(probed.originals), candidate.state, repr(means.settings), __version__]
-        means.say(f"{name}: {len(probed.originals):,} captions with {candidate.label}")
+        means.say(f"{name}: {counted(len(probed.originals), 'caption')} with {candidate.label}")
         make = partial(_probe, candidate, probed, means)
         value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
         if value.get("error"):

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import one_line
@@ -65,8 +66,8 @@ def ready_metric(
 def refused_notes(metrics: Sequence[Scored]) -> list[str]:
     """Say how many captions, changed ones too, each metric has refused and why."""
     return [
-        f"{metric.label}: {len(metric.refused):,} captions, changed ones counted too, without score: "
-        f"{shown_problems(list(dict.fromkeys(metric.refused.values())))}"
+        f"{metric.label}: {counted(len(metric.refused), 'caption')}, changed ones counted too, without score"
+        f": {shown_problems(list(dict.fromkeys(metric.refused.values())))}"
         for metric in metrics
         if metric.refused
     ]

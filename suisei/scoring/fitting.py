@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.metrics.base import LearnsFromCaptions, Metric, StreamFit
 from suisei.metrics.registry import get_entry
@@ -49,7 +50,9 @@ def fit_metric(
                 metric.fit_captions(corpus.captions, corpus=corpus.name)
                 corpus.learned[spec] = metric.state()
             metric.load_state(corpus.learned[spec])
-            return "", (f"{spec}: idf weights from {len(corpus.captions):,} captions of {corpus.name}",)
+            return "", (
+                f"{spec}: idf weights from {counted(len(corpus.captions), 'caption')} of {corpus.name}",
+            )
         note = (
             f"{spec}: idf weights from the references of the {len(samples):,} evaluated samples, not from "
             f"{corpus.name} as published ({corpus.problem})"

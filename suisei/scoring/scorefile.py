@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.documents import parse_json
 from suisei.data.json_files import invalid_json
 from suisei.data.sample import CaptionSample
@@ -237,7 +238,7 @@ def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Amon
     if named <= _numbers(most):
         where = _positions(path, rows)
         order = np.array([where.get(str(place + 1), -1) for place in mine], dtype=np.int64)
-        found = f"{len(rows)} rows" if len(rows) == most else f"{len(rows)} of {most} rows"
+        found = counted(len(rows), "row") if len(rows) == most else f"{len(rows)} of {most} rows"
         measured = "" if most == samples else f", {samples} measured"
         return order, f"the data has no ids, joined by row number ({found}{measured})"
     if named <= _numbers(len(rows)):
@@ -272,10 +273,10 @@ def _positions(path: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def _by_position(path: Path, rows: int, samples: int, among: Among) -> tuple[np.ndarray, str]:
     if rows == samples:
-        return np.arange(samples), f"no ids, joined by row order ({rows} rows)"
+        return np.arange(samples), f"no ids, joined by row order ({counted(rows, 'row')})"
     for count, places in among:
         if rows == count:
-            how = f"no ids, joined by row order ({rows} rows, {samples} measured)"
+            how = f"no ids, joined by row order ({counted(rows, 'row')}, {samples} measured)"
             return np.asarray(places, dtype=np.int64), how
     raise DataError(
         f"{path}: {rows} rows for {samples} samples, which no id joins; add ids to the data and to the file, "

@@ -33,9 +33,7 @@ def test_captions_without_a_word_are_in_no_file_of_the_comparison(monkeypatch, f
     assert run(arguments(folder, output, *more)) == 0
     assert [row["candidate"] for row in lines(output / "captions_start.jsonl")] == ["a dog"]
     assert [row["candidate"] for row in lines(output / "captions_tuned.jsonl")] == ["a cat", "a dog"]
-    assert (
-        "start: 1 captions without a word, which have the worst score" in (output / "report.md").read_text()
-    )
+    assert "start: 1 caption without a word, with the worst score" in (output / "report.md").read_text()
 
 
 @pytest.mark.parametrize("silent", [("start",), ("tuned",), ("start", "tuned")])
@@ -51,7 +49,7 @@ def test_a_model_that_says_nothing_is_written_and_reported_all_the_same(
     notes = json.loads((output / "report.json").read_text())["comparison"]["notes"]
     written = {name for name in names if (output / f"captions_{name}.jsonl").exists()}
     assert written == set(names) - set(silent)
-    told = {f"{name}: 2 captions without a word, which have the worst score" for name in silent}
+    told = {f"{name}: 2 captions without a word, with the worst score" for name in silent}
     assert {note for note in notes if "without a word" in note} == told
 
 

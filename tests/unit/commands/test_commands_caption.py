@@ -63,7 +63,7 @@ def test_every_image_has_a_row_and_a_broken_one_its_error(folder, images, tmp_pa
     assert "c.png" in rows[2]["error"]
     said = capsys.readouterr().err
     assert "3 of 4 images captioned" in said
-    assert "1 images could not be read: c.png" in said
+    assert "1 image could not be read: c.png" in said
     files = [images / f"{name}.png" for name in "abd"]
     wanted = captions_of(model, files, Decoding("beam", max_length=5))
     assert [row["candidate"] for row in rows if "candidate" in row] == [own[0] for own in wanted]
@@ -97,7 +97,7 @@ def test_a_name_that_is_not_utf8_costs_its_image_alone(folder, images, tmp_path,
     assert main([*map(str, ("--model", folder, "--images", images, "--output", output))]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "2 of 3 images captioned" in said
-    assert r"1 images have a name or id that is not UTF-8; rename them: b\udcff.png" in said
+    assert r"1 image with a name or id that is not UTF-8, to be renamed: b\udcff.png" in said
     if kind == "json":
         assert [row["image_id"] for row in json.loads(output.read_text("utf-8"))] == ["a.png", "d.png"]
         return
@@ -337,7 +337,7 @@ def test_an_interruption_says_what_was_done_and_what_is_left(
     assert run_command(main, [*map(str, arguments)]) == 130
     told = capsys.readouterr()
     left = "their rows are on standard output" if output == "-" else "no output was left"
-    assert f"interrupted; 1 images were done, and {left}; the same command starts anew" in told.err
+    assert f"interrupted; 1 image done, and {left}; the same command starts anew" in told.err
     assert len(told.out.splitlines()) == (output == "-")
     assert sorted(tmp_path.iterdir()) == before
 

@@ -117,7 +117,7 @@ def test_bad_rows_can_be_skipped_and_are_kept_apart(tmp_path):
         "visible character"
     ]
     assert found.repeated == 1
-    assert "1 rows repeat another" in found.describe()
+    assert "1 repeated row" in found.describe()
     with pytest.raises(DataError, match="none of the 1 rows is usable"):
         read_results(save(tmp_path / "b.json", rows[1:2]), on_error="skip")
 
@@ -209,7 +209,7 @@ def test_a_karpathy_split_holds_the_references_of_all_its_parts(tmp_path):
     found = read_references([save(tmp_path / "dataset_coco.json", coco)])
     assert found.captions == {"7": ("a dog", "犬")}
     assert found.find("seven.jpg") == found.find("7")
-    assert "Karpathy's splits, 1 images" in found.describe()
+    assert "Karpathy's splits, 1 image" in found.describe()
     flickr = {"dataset": "flickr8k", "images": [image("1_a.jpg", None, "a cat")]}
     found = read_references([save(tmp_path / "dataset_flickr8k.json", flickr)])
     assert found.captions == {"1_a.jpg": ("a cat",)}
