@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,12 @@ NAMES = {"train": "training", "validation": "validation", "support": "support"}
 """The parts that decide the weights, as messages call them."""
 
 
+RATED = "rated"
+"""The digest that the folds of a cross-validation have in common."""
+
+
 def data_digests(data: CaptionDataModule) -> dict[str, str]:
-    """Return a digest of each part of the rated data, and of the support.
+    """Return a digest of each part of the rated data, of the support, and of all rated data in any split.
 
     Captions, references, ratings, groups, languages and the order count; of an image its name and size count,
     not its folder, so that data may be moved.
@@ -32,6 +38,8 @@ def data_digests(data: CaptionDataModule) -> dict[str, str]:
         data: loaded, before anything is added to it.
     """
     digests = {part: value_digest([_content(sample) for sample in data.part(part)]) for part in PARTS}
+    rated = (replace(sample, references=tuple(sorted(sample.references))) for sample in data.samples)
+    digests[RATED] = value_digest([_content(sample) for sample in rated])  # a split puts them in an order
     return {**digests, "support": value_digest(_support(data.support_data))}
 
 
@@ -56,6 +64,25 @@ def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> Non
         logger.warning(
             "the test data are not those that the run was started with; its report is of the new ones"
         )
+
+
+def check_same_as_folds(whole: Path, digests: Mapping[str, str]) -> None:
+    """Refuse a fold of other data than those that are finished.
+
+    Args:
+        whole: the folder of the cross-validation.
+        digests: of the fold's data.
+
+    Raises:
+        ModelError: the data have changed since a fold was trained.
+    """
+    for path in sorted(whole.glob("fold-*/report.json")):
+        noted = json.loads(path.read_text(encoding="utf-8"))["training"].get("data_digests", {})
+        if noted.get(RATED, digests[RATED]) != digests[RATED]:
+            raise ModelError(
+                f"{path.parent} was trained on other data: captions, references, ratings, groups or images "
+                "have changed since; go on with the data as they were, or train anew in another --output"
+            )
 
 
 def _content(sample: CaptionSample) -> list[Any]:

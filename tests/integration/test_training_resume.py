@@ -294,6 +294,7 @@ def test_folds_are_pooled_and_an_interrupted_cross_validation_goes_on(train, rat
     scored = [json.loads(line) for line in (uninterrupted / "test_scores.jsonl").read_text().splitlines()]
     assert sorted(row["id"] for row in scored) == sorted(row["id"] for row in rows)
     report = json.loads((uninterrupted / "report.json").read_text())
+    (digest,) = {fold["training"]["data_digests"]["rated"] for fold in report["folds"]}
     assert len(report["folds"]) == 2
     assert (uninterrupted / "report.md").is_file()
     with pytest.raises(ConfigError, match="holds a run already"):
@@ -314,6 +315,11 @@ def test_folds_are_pooled_and_an_interrupted_cross_validation_goes_on(train, rat
         with pytest.raises(KilledError):
             train(*options, output=run)
     assert (run / "fold-0" / "report.json").exists()
+    finished = (run / "fold-0" / "report.json").read_text()
+    (run / "fold-0" / "report.json").write_text(finished.replace(digest, "of others"))
+    with pytest.raises(ModelError, match="fold-0 was trained on other data: captions"):
+        train(*options, "--ckpt_path=last", output=run)
+    (run / "fold-0" / "report.json").write_text(finished)
     before = (run / "fold-0" / "report.json").stat().st_mtime_ns
     train(*options, "--ckpt_path=last", output=run)
     assert (run / "fold-0" / "report.json").stat().st_mtime_ns == before

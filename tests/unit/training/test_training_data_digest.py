@@ -1,5 +1,6 @@
 """Digests of training data: what decides the weights counts, where files lie does not."""
 
+import json
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ModelError
-from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests
 from suisei.training.support import Support
 
 
@@ -23,7 +24,8 @@ def sample(tmp_path):
 
 def digests(*samples, support=None):
     parts = {"train": list(samples), "validation": list(samples[:1]), "test": list(samples[:1])}
-    return data_digests(SimpleNamespace(part=parts.__getitem__, support_data=support or Support()))
+    given = {"part": parts.__getitem__, "samples": samples, "support_data": support or Support()}
+    return data_digests(SimpleNamespace(**given))
 
 
 CHANGES = {
@@ -79,3 +81,15 @@ def test_other_data_are_refused_and_other_test_data_said(sample, caplog):
     with caplog.at_level(logging.WARNING):
         check_same_data({**now, "test": "x"}, now)
     assert "the test data are not those" in caplog.text
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_fold_of_other_data_than_a_finished_one_is_refused(sample, change, tmp_path):
+    sample = replace(sample, references=("a dog runs", "a dog"))
+    turned = replace(sample, references=sample.references[::-1])  # as the split of a fold may have it
+    for fold, training in enumerate(({"data_digests": digests(turned)}, {})):  # and one of an earlier version
+        (tmp_path / f"fold-{fold}").mkdir()
+        (tmp_path / f"fold-{fold}" / "report.json").write_text(json.dumps({"training": training}))
+    check_same_as_folds(tmp_path, digests(sample))
+    with pytest.raises(ModelError, match="fold-0 was trained on other data"):
+        check_same_as_folds(tmp_path, digests(replace(sample, **CHANGES[change])))
