@@ -182,7 +182,7 @@ def test_a_request_to_terminate_ends_all_processes_as_ctrl_c_does(started, termi
     lines = [line for line in said.read_text().splitlines() if line.startswith("suisei: ")]
     assert len(lines) == 1
     assert lines[0].startswith("suisei: interrupted; epoch ")
-    assert "the newest checkpoint is" in lines[0]
+    assert "--ckpt_path last goes on from " in lines[0]
     assert "Traceback" not in said.read_text()
 
 
