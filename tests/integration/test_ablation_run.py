@@ -23,7 +23,7 @@ def test_an_ablation_trains_reports_and_keeps_what_is_done(settings, tmp_path, c
     assert len({(run / "splits.json").read_text() for run in runs}) == 1  # the seed does not decide the split
     learned = [json.loads((run / "report.json").read_text())["training"]["data_digests"] for run in runs]
     assert learned == [learned[0]] * 4  # neither the seed nor what is left out decides it
-    assert set(learned[0]) == {"train", "validation", "test", "support"}
+    assert set(learned[0]) == {"train", "validation", "test", "support", "rated"}
     assert not any((run / "checkpoints").exists() for run in runs)
     assert json.loads((runs[2] / "model" / "config.json").read_text())["settings"]["image"] is None
     written = [(run / "report.json").stat().st_mtime_ns for run in runs]

@@ -186,4 +186,4 @@ def test_samples_that_the_model_does_not_score_are_left_out(build_regressor, dat
     )
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{len(ROWS)} of {len(ROWS)} samples" in shown
-    assert "1 samples left out: no references" in shown
+    assert "1 sample left out: no references" in shown
