@@ -131,7 +131,7 @@ def test_a_damaged_state_is_made_anew(train, tmp_path, caplog):
     assert_same_weights(whole, run)
 
 
-def test_a_pretraining_goes_on_with_its_own_settings_and_data_alone(train, tmp_path, settings, rated_file):
+def test_a_pretraining_goes_on_with_its_own_settings_and_data_alone(train, tmp_path, rated_file):
     run, data = tmp_path / "run", tmp_path / "rated.jsonl"
     rows = rated_file.read_text(encoding="utf-8")
     data.write_text(rows, encoding="utf-8")

@@ -233,6 +233,24 @@ def test_joined_pairs_are_training_data(tmp_path):
     assert found.image == tmp_path / "a.png"
 
 
+def test_copies_of_an_image_keep_all_that_was_made_of_each(tmp_path):
+    for name in ("a", "copy", "other"):
+        picture(name == "other").save(tmp_path / f"{name}.png")
+    made = [tmp_path / f"{number}.png" for number in range(4)]
+    pairs = [
+        ImageCaptions(tmp_path / "a.png", ("one",), (made[0],), ("first",), ("one",)),
+        ImageCaptions(tmp_path / "other.png", ("three",), (made[3],), ("last",)),
+        ImageCaptions(tmp_path / "copy.png", ("two", "one"), (made[1], made[2]), ("second",)),
+    ]
+    first, other = join_positives(pairs, {})
+    assert (first.image, first.captions) == (tmp_path / "a.png", ("one", "two"))
+    assert list(zip(first.generated_images, first.origins, strict=True)) == [
+        (made[0], "one"), (made[1], None), (made[2], None),
+    ]  # fmt: skip
+    assert first.generated_captions == ("first", "second")
+    assert (other.captions, other.generated_images) == (("three",), (made[3],))
+
+
 def test_fields_that_sources_do_not_know_are_ignored_with_a_warning(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"caption": "a", "url": "x"}\n{"caption": "b", "url": "y"}\n')
     with pytest.warns(UserWarning, match="fields ignored: 'url'; there are id, image, caption") as told:
