@@ -182,6 +182,14 @@ def test_runs_that_learned_from_other_content_of_the_same_files_are_refused(tmp_
     assert command(*given, "--bootstrap", "0") == 0
 
 
+def test_runs_of_an_earlier_version_do_not_say_what_they_learned_from(tmp_path, made_up):
+    given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
+    assert command(*given, "--bootstrap", "0") == 0
+    path = tmp_path / "ab" / "full" / "seed-1" / "report.json"
+    path.write_text(path.read_text().replace('"data_digests"', '"unknown"'))
+    assert command(*given, "--bootstrap", "0") == 0
+
+
 def test_a_variant_may_learn_from_other_data(tmp_path, made_up):
     given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
     given += ("--variant", "more:data.synthetic=0.5", "--bootstrap", "0")
