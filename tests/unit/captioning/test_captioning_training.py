@@ -166,6 +166,7 @@ def test_what_is_said_in_validation_does_not_depend_on_the_batch_size(all_colour
     data.attach(module.model, pixels, None)
     module.eval().figures = Figures(data.validation_part, len(data.train_part))
 
+    @torch.no_grad()  # as in a validation
     def said(batch_size):
         data.batch_size = batch_size
         for number, batch in enumerate(data.val_dataloader()):
