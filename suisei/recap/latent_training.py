@@ -163,12 +163,14 @@ class LatentTraining(StepTraining):
     def training_step(self, batch: LatentBatch, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         loss, _ = self.losses(batch)
+        assert batch.there is not None
         require_finite(loss.total, self, f"step {self.global_step + 1}", "model.learning_rate")
         size = len(batch.ids)
         self.log("train_loss", loss.total, prog_bar=True, batch_size=size)
         self.log("train_mse", loss.mse, batch_size=size)
+        counts = bool(batch.there.any())
         for kind in KINDS:  # the trainer would log an older batch's figure again where there is none
-            value = loss.triplet if kind == batch.kind else float("nan")
+            value = loss.triplet if counts and kind == batch.kind else float("nan")
             self.log(f"train_triplet_{kind}", value, batch_size=size)
         return loss.total
 

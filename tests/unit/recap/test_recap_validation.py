@@ -1,6 +1,7 @@
-"""What both trainings measure on their validation part does not depend on the size of its batches."""
+"""What both trainings measure: of validation whatever the size of its batches, and nothing that is not there."""
 
 import json
+import math
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -55,3 +56,17 @@ def test_the_triplet_loss_counts_captions_that_have_a_negative(monkeypatch):
         "val_loss": (7, 3), "val_mse": (2, 3), "val_triplet_other": (0.5, 2),
         "val_nearer_than_other": (0.5, 2),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "triplet"), [((True, False), 0.5), ((False, False), None)])
+def test_a_batch_without_negatives_has_no_triplet_loss(monkeypatch, there, triplet):
+    loss = LatentLoss(*(torch.tensor(float(value)) for value in (7, 2, 0.5 if triplet else 0)))
+    batch = LatentBatch(*[torch.zeros(2, 4)] * 3, "shuffled", there=torch.tensor(there))
+    logged = {}
+    training = LatentTraining()
+    monkeypatch.setattr(training, "losses", lambda _: (loss, torch.zeros(2)))
+    monkeypatch.setattr(training, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    training.training_step(batch, 0)
+    figures = {name: value for name, value in logged.items() if not math.isnan(value)}
+    expected = {"train_loss": 7, "train_mse": 2, "train_triplet_shuffled": triplet}
+    assert figures == {name: value for name, value in expected.items() if value is not None}
