@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from suisei.cli import terminated_like_interrupted
 from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, one_line
@@ -150,7 +149,7 @@ def train_all(
     """
     waiting, failures = deque(runs), {}
     active: dict[Future[int], tuple[Run, subprocess.Popen[bytes], float]] = {}
-    with terminated_like_interrupted(), ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
+    with ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
         try:
             while waiting or active:
                 while waiting and len(active) < jobs:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
-from suisei.cli import say
+from suisei.cli import say, terminated_like_interrupted
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.option_values import filled, processes
 from suisei.commands.options import add_correlation_option, add_log_options, add_resampling_options
@@ -38,7 +38,7 @@ examples:
 
 Any setting of suisei train can follow, for all runs. Runs that are done are kept, an interrupted one goes
 on: start the same command again. Exit status: 0, or 1 if a run failed (the tables are of the others), or
-2 for a wrong option, or 130 for Ctrl-C."""
+2 for a wrong option, or 130 for Ctrl-C or SIGTERM."""
 
 _PLOT = "differences.png"
 _MAX_SEED = 2**32 - 1
@@ -65,6 +65,11 @@ class Plan:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options, settings = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    with terminated_like_interrupted():
+        return _ablate(options, settings)
+
+
+def _ablate(options: argparse.Namespace, settings: Sequence[str]) -> int:
     from rich.console import Console
 
     from suisei.ablation.runs import locked, prepare_runs

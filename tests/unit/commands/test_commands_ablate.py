@@ -1,7 +1,9 @@
 """The ablate command: tables, failures and refusals, with results that are made up."""
 
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -212,3 +214,21 @@ def test_runs_stay_locked_while_they_are_reported(tmp_path, made_up, monkeypatch
     assert command(*given, "--bootstrap", "0") == 0
     assert statuses == [2]
     assert "another ablation, or a training that one left behind, is at work in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["make_plan", "_tables"])
+def test_a_request_to_terminate_ends_it_as_ctrl_c_does_at_any_time(
+    place, tmp_path, made_up, monkeypatch, capsys
+):
+    def else_handled(*_):
+        raise AssertionError("it is not handled")
+
+    monkeypatch.setattr(ablate, place, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, else_handled)
+    try:
+        given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
+        assert command(*given) == 130
+        assert signal.getsignal(signal.SIGTERM) is else_handled
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err.endswith("suisei: interrupted\n")

@@ -1,4 +1,4 @@
-"""What both trainings measure: of validation whatever the size of its batches, and nothing that is not there."""
+"""What both trainings measure: whatever the size of validation batches, and nothing that is not there."""
 
 import json
 import math
