@@ -150,9 +150,10 @@ def _levels(scores: np.ndarray) -> np.ndarray:
 def label_rho(scores: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Return the correlation of set labels along the sorted list with those of the right order.
 
-    As published, rho = 1 - 6 sum d^2 / (n (n^2 - 1)) with d the difference of two labels' ranks; that is
-    Pearson's correlation of the labels. Tied scores stand in the order that a fair draw would give on
-    average, so that a metric gains nothing from the order in which captions are given.
+    rho = 1 - 6 sum d^2 / (n (K^2 - 1)), with n = K N captions and d the difference of the labels, 1 to K, at
+    a place of the two lists: Pearson's correlation of the labels, which the published figures are, and not of
+    the captions' own places. Tied scores stand in the order that a fair draw would give on average, so that a
+    metric gains nothing from the order in which captions are given.
 
     Args:
         scores: float64 [K, N], the worst set first.

@@ -13,8 +13,9 @@ from suisei.errors import ConfigError
 from suisei.ranges import differences
 
 LARGEST_CONFIG = 1_000_000
-MOST_LEVELS = 50
 """Bytes of a config file."""
+MOST_LEVELS = 50
+"""Values within values of a config."""
 MOST_VALUES = 20_000
 """Values of a config, those that anchors repeat counted each time."""
 NAMES_OF_CODE = ("class_path", "init_args", "dict_kwargs")
