@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
@@ -165,7 +166,9 @@ def ablation_tables(
 def _how(full: str, tested: int, n_resamples: int) -> str:
     if not n_resamples:
         return f"variant minus {full}"
-    what, corrected = (" and two-sided p", f"; Holm over {tested} variants") if tested else ("", "")
+    what, corrected = (
+        (" and two-sided p", f"; Holm over {counted(tested, 'variant')}") if tested else ("", "")
+    )
     return (
         f"variant minus {full}; 95% intervals{what}: bootstrap over images (the same for both) and over "
         f"seeds, {n_resamples} resamples, seed {_SEED}{corrected}"
@@ -219,8 +222,8 @@ def _few_resamples(tested: int, n_resamples: int) -> list[str]:
     if not wanted:
         return []
     return [
-        f"{n_resamples} resamples are too few for {tested} variants: after Holm's correction none can reach "
-        f"0.05; use at least {wanted} (--bootstrap)"
+        f"{n_resamples} resamples are too few for {counted(tested, 'variant')}: after Holm's correction none "
+        f"can reach 0.05; use at least {wanted} (--bootstrap)"
     ]
 
 

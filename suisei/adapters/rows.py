@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.caption_cells import refuse_list, refuse_lists
 from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
@@ -194,5 +195,7 @@ def corpus_mean(name: str, scores: Sequence[float]) -> float:
     """
     values = np.asarray(scores, dtype=np.float64)
     if not np.isfinite(values).any():
-        raise DataError(f"{name} has no score for any of the {len(values)} rows; they lack what it needs")
+        raise DataError(
+            f"{name} has no score for any of {counted(len(values), 'row')}: what it needs is lacking"
+        )
     return float(np.nanmean(values))

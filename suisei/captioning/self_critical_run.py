@@ -23,7 +23,7 @@ from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.self_critical import SelfCritical
-from suisei.cli import safe_console
+from suisei.cli import counted, safe_console
 from suisei.data.sample import is_blank
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
@@ -226,6 +226,6 @@ def _described(said: Mapping[str, Any]) -> str:
     kept = "" if said["kept"] is None else f" (kept: step {said['kept']:,})"
     return (
         f"`{said['start']}` rewarded by `{said['reward']}` (baseline {said['baseline']}) on "
-        f"{said['images']['train']:,} images: {said['steps']:,} steps{kept} in {said['minutes']:g} "
-        f"minutes{cost}."
+        f"{counted(said['images']['train'], 'image')}: {counted(said['steps'], 'step')}{kept} in "
+        f"{said['minutes']:g} minutes{cost}."
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suisei.cli import counted
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.new_folder import check_new_folder, loaded_and_signed
 from suisei.commands.option_values import filled
@@ -121,8 +122,8 @@ def _beside_both(
             across.append(replace(compared, image=None))
     if len(own) < LEAST:
         raise DataError(
-            f"{name}: {len(own)} captions have references in their own language and their image has some in "
-            f"the other; {LEAST} are needed"
+            f"{name}: {counted(len(own), 'caption')} with references in their own language, whose image has "
+            f"some in the other; {LEAST} are needed"
         )
     return own, across
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suisei.cli import counted
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
@@ -170,7 +171,7 @@ def _seen(samples: Sequence[CaptionSample], name: str) -> list[CaptionSample]:
     kept = [s for s in samples if s.rating is not None and s.references and s.image is not None]
     if len(kept) < 3:
         raise DataError(
-            f"{name}: {len(kept)} samples have a rating, references and an image; three are needed"
+            f"{name}: {counted(len(kept), 'sample')} with a rating, references and an image; three are needed"
         )
     return kept
 

@@ -218,8 +218,9 @@ def _scored(
     if len(found) < LEAST or different < 2 or any(own[known].std() == 0 for own in scores.values()):
         wanted = " or ".join(options.languages)
         raise DataError(
-            f"{options.data}: {len(found)} samples in {wanted} have references, a rating and scores of both "
-            f"models, with {different} different ratings; {LEAST} are needed, whose ratings and scores differ"
+            f"{options.data}: {counted(len(found), 'sample')} in {wanted} with references, a rating and "
+            f"scores of both models, with {different} different ratings; {LEAST} are needed, whose ratings "
+            "and scores differ"
         )
     return found, {label: own[known] for label, own in scores.items()}, ratings
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from suisei.cli import write_output
+from suisei.cli import counted, write_output
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.option_values import filled
 from suisei.errors import DataError
@@ -55,5 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     removed = "removed " if options.clear else ""
     write_output(f"{cache.path}: {removed}{what}\n")
     if images:
-        write_output(f"{drawings}: {removed}{len(images):,} drawn images, {sum(images) / 1e6:,.1f} MB\n")
+        write_output(
+            f"{drawings}: {removed}{counted(len(images), 'drawn image')}, {sum(images) / 1e6:,.1f} MB\n"
+        )
     return 0

@@ -208,7 +208,7 @@ def _tell(console: Console, counts: Any, output: str) -> None:
     place = "" if output == "-" else f": {output}"
     say(
         console,
-        f"{counts.captioned:,} of {counts.images:,} images captioned{place}",
+        f"{counts.captioned:,} of {counted(counts.images, 'image')} captioned{place}",
         None if counts.captioned else "red",
     )
     for what, names in (

@@ -159,7 +159,9 @@ def _samples(options: argparse.Namespace, metric: SuiSeiMetric) -> tuple[list[Ca
     lacking = metric.missing(read)
     samples = [sample for position, sample in enumerate(read) if position not in lacking]
     if len(samples) < 2:
-        raise DataError(f"{options.data}: {len(samples)} samples that the model scores, and ranks need two")
+        raise DataError(
+            f"{options.data}: {counted(len(samples), 'sample')} that the model scores, and ranks need two"
+        )
     step = max(1.0, len(samples) / options.limit)
     chosen = [samples[int(number * step)] for number in range(min(options.limit, len(samples)))]
     told = [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]

@@ -277,7 +277,7 @@ def _load(
     positions = measured_places(options.data, samples)
     if not positions:
         raise DataError(
-            f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
+            f"{options.data}: none of its {counted(len(samples), 'sample')} is rated; if a column holds "
             "ratings, name it: --column rating=NAME"
         )
     if len(positions) < len(samples):
@@ -332,7 +332,7 @@ def _further_columns(
     messages: Console,
 ) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
     def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
-        say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
+        say(messages, f"scoring {counted(len(fewer), 'sample')} with {plan.spec}, references: {count}")
         settings: dict[str, Any] = {"batch_size": options.batch_size, "corpus": corpus}
         return scored_column(plan, fewer, messages, keep=keeper(options), **settings)
 

@@ -197,7 +197,7 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
     samples = held_out(people, options.seed, options.held_out)
     if not samples:
         raise DataError(
-            f"{options.data}: none of its {len(people):,} images has two captions in one language"
+            f"{options.data}: none of its {counted(len(people), 'image')} has two captions in one language"
         )
     count = sum(len(sample.references) for sample in people)
     told = f"data: {options.data}, {counted(count, 'caption')} of people; {len(samples):,} of them, one per"
@@ -241,7 +241,9 @@ def _beside_people(
 
     humans = held_out(samples, options.seed, options.held_out)
     if not humans:
-        raise DataError(f"--systems: none of {len(samples):,} samples of {options.data} has two references")
+        raise DataError(
+            f"--systems: none of {counted(len(samples), 'sample')} of {options.data} has two references"
+        )
     notes: list[str] = []
     how = Reading(options.images, named_columns(options), options.on_error, allowed(options), notes)
     files = read_systems(options.systems, how, alone=True)

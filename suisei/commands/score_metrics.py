@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.cli import say, usable_cores
 from suisei.commands.score_rows import read_rows, standard_input
 from suisei.commands.score_shards import rows_to_fit
+from suisei.data.file_rows import none_usable
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class _BadRows:
         if not self.bad:
             return error
         if self.bad == self.rows:
-            return DataError(f"none of the {self.bad:,} rows is usable; the first problem: {self.first}")
+            return none_usable(self.bad, self.first)
         return DataError(
             f"{error}; {self.bad:,} of the {self.rows:,} rows are bad, the first problem: {self.first}"
         )

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.score_rows import read_rows
 from suisei.data.file_rows import LEFT_OUT
 from suisei.errors import DataError
@@ -59,8 +59,8 @@ def score_windows(
     extra = sum(1 for _ in finished)
     if extra:
         raise DataError(
-            f"{options.output}.part has {extra:,} rows more than {options.input}; it belongs to another "
-            "input: resume with that, or score this one to another --output"
+            f"{options.output}.part has {counted(extra, 'row')} more than {options.input}; it belongs to "
+            "another input: resume with that, or score this one to another --output"
         )
 
 
@@ -111,4 +111,6 @@ def _kept(rows: int, options: argparse.Namespace, once: str = "") -> str:
         advice += "; standard input is read as JSON Lines, or as --format says"
     if options.streams or not rows:
         return f" ({'start again ' if once else ''}{advice})"
-    return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {advice})"
+    is_in, them = ("is", "it") if rows == 1 else ("are", "them")
+    kept = f"{counted(rows, 'row')} before it {is_in} in {options.output}.part"
+    return f" ({kept}; --resume goes on after {them}, {advice})"

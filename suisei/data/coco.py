@@ -30,6 +30,7 @@ from suisei.data.documents import (
     is_by_image,
     is_row,
 )
+from suisei.data.file_rows import none_usable
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
 
@@ -249,5 +250,5 @@ def _not_empty(found: CaptionFile) -> CaptionFile:
     if found.captions:
         return found
     if found.bad:
-        raise DataError(f"none of the {len(found.bad):,} rows is usable; the first problem: {found.bad[0]}")
+        raise none_usable(len(found.bad), found.bad[0])
     raise DataError(f"{found.name}: the file has no captions")

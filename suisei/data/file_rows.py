@@ -70,6 +70,11 @@ def skipped_note(errors: Sequence[object]) -> str:
     return f"{counted(len(errors), 'bad row')} skipped, the first: {errors[0]}"
 
 
+def none_usable(rows: int, first: object) -> DataError:
+    """Return the error of a file of bad rows alone, which says what is wrong with the first."""
+    return DataError(f"none of the {counted(rows, 'row')} is usable; the first problem: {first}")
+
+
 def warn(text: str) -> None:
     """Tell a note as a warning, which commands show as one line and Python once."""
     warnings.warn(text, UserWarning, stacklevel=1)

@@ -23,7 +23,7 @@ from suisei.data.column_names import (
 )
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
-from suisei.data.file_rows import LEFT_OUT, FileProblem, Note, RawRow, Row, uid_text, warn
+from suisei.data.file_rows import LEFT_OUT, FileProblem, Note, RawRow, Row, none_usable, uid_text, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
@@ -216,7 +216,7 @@ def collect(
             if skipped is not None:
                 skipped.append(row)
     if first is not None and not samples:
-        raise DataError(f"none of the {bad:,} rows is usable; the first problem: {first}")
+        raise none_usable(bad, first)
     return samples
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
+from suisei.cli import counted
 from suisei.data.caption_cells import is_literal, refuse_literal
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_tables import begins_with_token
@@ -223,10 +224,11 @@ def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], na
     best = max(found, key=lambda kind: found[kind])
     if not found[best]:
         ours = "; ".join(f"{kind} such as {value!r}" for kind, value in names[0].items() if value)
+        theirs = next(iter(known.captions))
         zeros = known.without_zeros(each[kind] for kind in known.kinds for each in names)
         raise DataError(
-            f"{name}: none of its first {len(names):,} rows has an image of {known.name}, which has ids "
-            f"such as {next(iter(known.captions))!r}; the rows have {ours or 'nothing that names an image'} "
+            f"{name}: none of its first {counted(len(names), 'row')} has an image of {known.name}, which has "
+            f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image'} "
             f"({zeros and f'{zeros}; or '}--column group=NAME says which column does)"
         )
     return best
@@ -326,6 +328,5 @@ class _Absent:
 
     def _tell(self) -> None:
         if self._count:
-            rows = "row" if self._count == 1 else "rows"
             why = f"; {self._why}" if self._why else ""
-            self._note(f"{self._what} for {self._count:,} {rows} (the first: {self._first}){why}")
+            self._note(f"{self._what} for {counted(self._count, 'row')} (the first: {self._first}){why}")

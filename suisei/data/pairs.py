@@ -261,7 +261,7 @@ def _check_origins(row: dict[str, Any], place: str) -> None:
     origins, images = row.get("generated_from", []), row["generated_images"]
     if not isinstance(origins, list) or (origins and len(origins) != len(images)):
         raise DataError(
-            f"{place}: generated_from must be a list of {len(images)} captions, one of each of "
+            f"{place}: generated_from must be a list of {counted(len(images), 'caption')}, one of each of "
             "generated_images, or null where it is unknown"
         )
     for origin in origins:

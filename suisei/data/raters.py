@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
 
@@ -73,7 +74,7 @@ def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joine
     if str(source) in BENCHMARKS or not alike or alike < LONG * rated:
         return Joined(list(samples), list(range(len(samples))))
     note = (
-        f"{source}: {alike:,} rows rate {len(several):,} samples, a row per rater: rows "
+        f"{source}: {alike:,} rows rate {counted(len(several), 'sample')}, a row per rater: rows "
         "that differ in nothing but the rating are one sample with several ratings"
     )
     if all(samples[row].rating == samples[rows[0]].rating for rows in several for row in rows):

@@ -152,8 +152,8 @@ def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple
         theirs = next(iter(given.captions))
         zeros = given.without_zeros(key for keys in file.keys.values() for key in keys)
         raise DataError(
-            f"{file.name}: none of its {len(file.samples):,} rows has an image of {given.name}, which has "
-            f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
+            f"{file.name}: none of its {counted(len(file.samples), 'row')} has an image of {given.name}, "
+            f"which has ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
             f"{zeros and f' ({zeros})'}"
         )
     for sample, key in zip(file.samples, resolved[best], strict=True):

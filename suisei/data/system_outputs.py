@@ -216,7 +216,7 @@ def _note_left_out(
         _note_absent(f"{given.name} has no reference for", every, given.captions, notes, why)
         unused = len(given.captions) - sum(key in given.captions for key in every)
         if unused:
-            notes.append(f"{given.name}: references of {unused:,} other images are not used")
+            notes.append(f"{given.name}: references of {counted(unused, 'other image')} are not used")
 
 
 def _note_absent(

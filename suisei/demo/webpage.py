@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGES, CaptionSample
 from suisei.demo.panels import EMPTY, STYLE, explanation_panel, score_panel
 from suisei.demo.scoreboard import FORMATS, MAX_ROWS, Scoreboard, write_table
@@ -187,7 +188,7 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
         write_table(result, headings, rows)
         shown = f", the first {SHOWN_ROWS} below" if len(rows) > SHOWN_ROWS else ""
         return (
-            f"{len(rows):,} rows{shown}",
+            f"{counted(len(rows), 'row')}{shown}",
             gr.Dataframe(value={"headers": headings, "data": rows[:SHOWN_ROWS]}, visible=True),
             gr.DownloadButton(value=str(result), visible=True),
         )

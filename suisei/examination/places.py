@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suisei.cli import counted
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
@@ -109,5 +110,7 @@ def _read(name: str, root: Path | None) -> Place:
         return Place(name, root, None, str(error))
     samples = [found[place] for place in measured_places(name, found)]
     if not samples:
-        return Place(name, root, None, f"{root or name}: none of its {len(found)} samples is rated")
-    return Place(name, root, samples, f"{len(skipped):,} bad rows left out" if skipped else "")
+        return Place(
+            name, root, None, f"{root or name}: none of its {counted(len(found), 'sample')} is rated"
+        )
+    return Place(name, root, samples, f"{counted(len(skipped), 'bad row')} left out" if skipped else "")

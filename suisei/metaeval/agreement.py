@@ -16,6 +16,7 @@ from itertools import compress
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.metaeval.correlation import CorrelationError, check_kind, correlate
@@ -116,7 +117,7 @@ class AgreementData:
         unrated = [i for i, values in enumerate(self.ratings) if not len(values)]
         if unrated:
             raise CorrelationError(
-                f"{len(unrated)} samples have no rating, the first at position {unrated[0]}"
+                f"{counted(len(unrated), 'sample')} without a rating, the first at position {unrated[0]}"
             )
         if np.isinf(self.scores).any():
             raise CorrelationError(f"score {np.flatnonzero(np.isinf(self.scores))[0]} is infinite")
@@ -252,7 +253,7 @@ def agree(rows: Rows, correlation: str = "tau-c", averaging: str = "pooled") -> 
         absent = np.isnan(values)
         undefined = tuple(rows.group_names[i] for i in np.flatnonzero(absent))
         if absent.all():
-            raise CorrelationError(f"{correlation} is undefined in each of the {len(values)} groups")
+            raise CorrelationError(f"{correlation} is undefined in each of {counted(len(values), 'group')}")
         value = float(values[~absent].mean())
     else:
         value = correlate(correlation, *system_means(rows))

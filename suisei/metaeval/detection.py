@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
@@ -84,7 +85,9 @@ def _labels(samples: Sequence[CaptionSample]) -> np.ndarray:
         )
     bad = means == 0
     if bad.all() or not bad.any():
-        raise DataError(f"all {len(samples)} captions are {'bad' if bad.all() else 'good'}; nothing to find")
+        raise DataError(
+            f"{counted(len(samples), 'caption')}, all {'bad' if bad.all() else 'good'}; nothing to find"
+        )
     return bad
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.benchmarks.consensus50s import draws_of
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
@@ -55,7 +56,7 @@ class PairSet:
             members.setdefault(sample.pair, []).append(position)
         odd = next((name for name, positions in members.items() if len(positions) != 2), None)
         if odd is not None:
-            raise DataError(f"pair {odd} has {len(members[odd])} captions; expected 2")
+            raise DataError(f"pair {odd} has {counted(len(members[odd]), 'caption')}; expected 2")
         places = np.array(list(members.values()), dtype=np.int64).reshape(-1, 2)
         numbers: dict[Any, int] = {}
         firsts = [samples[position] for position in places[:, 0]]
@@ -119,9 +120,12 @@ def _notes(rows: Sequence[Row], pairs: PairSet, settings: EvaluationSettings) ->
     notes = ["share of pairs in which a metric prefers the caption that people prefer; a tie counts half"]
     undecided = sum(int((preference == 0).sum()) for preference in pairs.preferences.values())
     if undecided:
-        notes.append(f"{undecided:,} judgements without a preference are left out")
+        notes.append(f"{counted(undecided, 'judgement')} without a preference left out")
     left_out = [row for row in rows if row.info.get("pairs_skipped")]
-    notes += [f"{row.label}: {row.info['pairs_skipped']:,} pairs without score left out" for row in left_out]
+    notes += [
+        f"{row.label}: {counted(row.info['pairs_skipped'], 'pair')} without score left out"
+        for row in left_out
+    ]
     notes += settings.interval_notes("images")
     return notes
 
@@ -158,17 +162,17 @@ def _cells(
 ) -> dict[str, Cell]:
     """Return accuracy per kind, their mean and that of all judgements, with intervals."""
     stacked = np.stack(list(credit.values()))
-    counted = ~np.isnan(stacked)
-    right = np.where(counted, stacked, 0.0)
-    sums, counts = _by_group(right, groups), _by_group(counted.astype(np.float64), groups)
+    judged = ~np.isnan(stacked)
+    right = np.where(judged, stacked, 0.0)
+    sums, counts = _by_group(right, groups), _by_group(judged.astype(np.float64), groups)
     values = _figures(np.ones((1, len(sums))), sums, counts)[0]
     resampled = _resampled(sums, counts, settings)
-    absent = [kind for kind, there in zip(credit, counted.any(axis=1), strict=True) if not there]
+    absent = [kind for kind, there in zip(credit, judged.any(axis=1), strict=True) if not there]
     cells = {}
     for position, name in enumerate([*credit, MEAN, ALL]):
         if len(credit) == 1 and name != MEAN:
             continue  # all three are the same
-        n = int(counted[position].sum()) if position < len(credit) else int(counted.sum())
+        n = int(judged[position].sum()) if position < len(credit) else int(judged.sum())
         if np.isnan(values[position]):
             cells[name] = Cell(None, reason=f"{name}: {_why_none(name, absent, len(credit))}")
             continue
@@ -211,9 +215,9 @@ def resampled_difference(
         ]
         credit.append(pair_credits(*sides[0], wanted) - pair_credits(*sides[1], wanted))
     stacked = np.stack(credit)
-    counted = ~np.isnan(stacked)
-    sums = _by_group(np.where(counted, stacked, 0.0), pairs.groups)
-    resampled = _resampled(sums, _by_group(counted.astype(np.float64), pairs.groups), settings)
+    judged = ~np.isnan(stacked)
+    sums = _by_group(np.where(judged, stacked, 0.0), pairs.groups)
+    resampled = _resampled(sums, _by_group(judged.astype(np.float64), pairs.groups), settings)
     return None if resampled is None else resampled[:, len(credit)]
 
 

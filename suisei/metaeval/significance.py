@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from suisei.cli import usable_cores
+from suisei.cli import counted, usable_cores
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import Rows, agree
 from suisei.metaeval.correlation import CorrelationError, standardized
@@ -203,7 +203,7 @@ def too_few_permutations(pairs: int, count: int, alpha: float) -> list[str]:
     if pairs / (count + 1) <= alpha:
         return []
     return [
-        f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
+        f"{count} permutations are too few for {counted(pairs, 'pair')}: after Holm's correction none "
         f"can reach {alpha:g}; use at least {_enough(pairs, alpha)} (--bootstrap {_enough(pairs, alpha)})"
     ]
 
@@ -235,6 +235,6 @@ def too_few_units(pairs: int, units: int, alpha: float, *, two_sided: bool, what
         return []
     return [
         f"{units} {what} can be swapped in {2**units:,} ways, so that no p-value is really below "
-        f"{sides / 2**units:.3g}: after Holm's correction over {pairs} pairs none can reach {alpha:g}; "
-        f"it takes {math.ceil(math.log2(pairs * sides / alpha))} {what}"
+        f"{sides / 2**units:.3g}: after Holm's correction over {counted(pairs, 'pair')} none can reach "
+        f"{alpha:g}; it takes {math.ceil(math.log2(pairs * sides / alpha))} {what}"
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum, weight_chunks
@@ -161,7 +162,9 @@ def _outcome(
     count = int(units.max(initial=-1)) + 1
     if count < 2:
         reasons = "; ".join([*column.missing, *column.problems[:1]])
-        raise DataError(f"{count} images have a score of every system, and it takes two ({reasons})")
+        raise DataError(
+            f"{counted(count, 'image')} with a score of every system, and it takes two ({reasons})"
+        )
     sign = 1.0 if column.higher_is_better else -1.0
     sums = _Sums(_added_up(rows[:, there], units), column.summands.score)
     order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.given_samples import as_samples
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.errors import ConfigError, DataError
@@ -280,7 +281,7 @@ class Metric(ABC):
         values = _one_per_sample(scores, len(prepared))
         there = ~np.isnan(values)
         if not there.any():
-            raise DataError(f"{self.name} has no score for any of the {len(values)} samples")
+            raise DataError(f"{self.name} has no score for any of {counted(len(values), 'sample')}")
         if isinstance(self, SummableCorpus):
             scored = [sample for sample, has in zip(prepared, there, strict=True) if has]
             for number, reason in self.missing(prepared).items():

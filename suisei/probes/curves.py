@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of, portable_names
 from suisei.errors import DataError
@@ -151,7 +152,7 @@ class _Mixture:
     ) -> _Mixture:
         there = ~np.isnan(before.rows).any(axis=1) & ~np.isnan(after.rows).any(axis=1)
         if there.sum() < 2:
-            raise DataError(f"{there.sum()} captions have a score, and it takes two")
+            raise DataError(f"{counted(int(there.sum()), 'caption')} with a score, and it takes two")
         kept = [sample for sample, own in zip(originals, there, strict=True) if own]
         name = portable_names(map(group_of, kept))
         keys = [seeded_key(seed, "curve", name[group_of(sample)], sample.candidate) for sample in kept]

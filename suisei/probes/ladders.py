@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import DataError
@@ -198,7 +199,9 @@ def ladder_outcomes(
         there = ~np.isnan(scores).any(axis=0)
         if there.sum() < 2:
             where = f"{metric.label}, {ladder.protocol}, {LANGUAGE_NAMES[language]}"
-            found.append(f"{where}: {there.sum()} images have a score of every set, and it takes two")
+            found.append(
+                f"{where}: {counted(int(there.sum()), 'image')} with a score of every set, and it takes two"
+            )
             continue
         scores = scores[:, there]
         groups = [group_of(sample) for sample, kept in zip(ladder.sets[0], there, strict=True) if kept]

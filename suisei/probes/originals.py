@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of, portable_names
 from suisei.errors import DataError
@@ -44,10 +45,10 @@ def good_samples(
     check("originals", source, Word(SOURCES))
     if source == "rated":
         found = [s for s in samples if s.rating is not None and s.rating.mean >= good]
-        why = f"none of {len(samples)} samples is rated {good:g} or better (of 1)"
+        why = f"none of {counted(len(samples), 'sample')} is rated {good:g} or better (of 1)"
     else:
         found = held_out(samples, seed, which)
-        why = f"none of {len(samples)} samples has two references"
+        why = f"none of {counted(len(samples), 'sample')} has two references"
     if not found:
         raise DataError(f"no good caption to degrade: {why}")
     return some_of_each(found, limit, seed)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.metaeval.correlation import CorrelationError, spearman
 from suisei.metaeval.tables import Cell, Row, Section, Table
@@ -62,7 +63,8 @@ def change_notes(n_originals: int, n_resamples: int, seed: int) -> list[str]:
     return [
         "scores lower: share of captions whose changed version scores lower; a tie is not lower",
         "of another image's: the mean drop as a share of the drop to another image's caption",
-        f"{n_originals} originals; intervals: bootstrap over images, {n_resamples} resamples, seed {seed}",
+        f"{counted(n_originals, 'original')}; intervals: bootstrap over images, {n_resamples} resamples, "
+        f"seed {seed}",
     ]
 
 

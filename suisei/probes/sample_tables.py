@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.data.spoken import beside_references_in
@@ -188,7 +189,8 @@ def language_table(
             columns = [(metric.label, _scores_of(metric, beside, len(samples))) for metric in metrics]
             sections.append(section(f"all beside {name} references", columns))
     notes = (
-        f"{len(both)} pairs of a Japanese and an English caption of one image (and one system, {told})",
+        f"{counted(len(both), 'pair')} of a Japanese and an English caption of one image (and one "
+        f"system, {told})",
         "difference: Japanese minus English; intervals: bootstrap over images",
     )
     shown = {"ja": "Japanese", "en": "English", "difference": "difference", "pearson": "Pearson", "n": "n"}

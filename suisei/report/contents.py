@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES, language_of
 from suisei.errors import DataError
 from suisei.metaeval.calibration import (
@@ -267,7 +268,7 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
                 note=note,
                 distance=distance,
             )
-            text = f"predicted over human scores of {int((known & mask).sum()):,} samples"
+            text = f"predicted over human scores of {counted(int((known & mask).sum()), 'sample')}"
             name = f"predicted-{metric + 1}-{scope}-{plain(label)}"
             figures.append(Figure(name, f"{plain(label)}, {scope}", text, drawn))
         named = known & (systems != "")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
@@ -69,7 +70,9 @@ def fleur_order(path: Path, rows: Sequence[dict[str, Any]], samples: Sequence[Ca
             raise DataError(f"{path}: {row['key'][1][:60]!r} of {row['key'][0]} has two scores")
     order = [where.get(fleur_key(sample), -1) for sample in samples]
     if max(order, default=-1) < 0:
-        raise DataError(f"{path}: none of its {len(rows)} captions is one of the {len(samples)} samples'")
+        raise DataError(
+            f"{path}: none of its {counted(len(rows), 'caption')} is a sample's, of {len(samples):,}"
+        )
     return order
 
 

@@ -107,7 +107,7 @@ def _read_fleur(
     found = int((order >= 0).sum())
     scores = [{name: row[name] for name in (SMOOTHED, RAW) if name in row} for row in rows]
     names, _ = columns_of_scores(path, scores, picked)
-    how = f"joined by image and caption, {found} of {len(samples)} samples found"
+    how = f"joined by image and caption, {found} of {counted(len(samples), 'sample')} found"
     return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
 
 
@@ -218,8 +218,8 @@ def _by_id(
     order = np.array([-1 if s.id is None else where.get(s.id, -1) for s in samples], dtype=np.int64)
     found = int((order >= 0).sum())
     if not found:
-        raise DataError(f"{path}: none of its {len(rows)} ids is an id of the {len(samples)} samples")
-    return order, f"joined by id, {found} of {len(samples)} samples found"
+        raise DataError(f"{path}: none of its {counted(len(rows), 'id')} is a sample's, of {len(samples):,}")
+    return order, f"joined by id, {found} of {counted(len(samples), 'sample')} found"
 
 
 def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Among) -> tuple[np.ndarray, str]:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
+from suisei.cli import counted
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
@@ -386,6 +387,6 @@ def _none_rated(source: str, samples: int) -> DataError:
     unused = ", ".join(repr(name[:60]) for name in numbers[:_SHOWN])
     hint = f" (columns of numbers that fill nothing: {unused})" if numbers else ""
     return DataError(
-        f"{source}: none of its {samples:,} samples has a rating, and training needs one each; call the "
-        f"column of ratings 'rating', or those of several raters 'rating_1', 'rating_2', ...{hint}"
+        f"{source}: none of its {counted(samples, 'sample')} has a rating, and training needs one each; call "
+        f"the column of ratings 'rating', or those of several raters 'rating_1', 'rating_2', ...{hint}"
     )

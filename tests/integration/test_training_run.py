@@ -282,7 +282,7 @@ def test_resuming_finds_the_newest_run_of_this_config_alone(monkeypatch, tmp_pat
 def test_unrated_data_is_refused(train, tmp_path):
     path = tmp_path / "unrated.jsonl"
     path.write_text('{"candidate": "a dog", "references": ["a dog"]}\n')
-    with pytest.raises(DataError, match="none of its 1 samples has a rating"):
+    with pytest.raises(DataError, match="none of its 1 sample has a rating"):
         train(f"--data.train={path}")
 
 

@@ -92,7 +92,7 @@ def test_empty_answers_count_and_rows_without_references_do_not():
     assert aggregate(scores) == pytest.approx(0.5)
     with pytest.raises(DataError, match="no field 'captions'; its fields are answer"):
         process({"answer": ["a"]}, ["a"])
-    with pytest.raises(DataError, match="rouge-l has no score for any of the 1 rows"):
+    with pytest.raises(DataError, match="rouge-l has no score for any of 1 row"):
         aggregate([math.nan])
 
 

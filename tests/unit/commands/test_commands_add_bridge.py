@@ -117,9 +117,7 @@ def test_figures_and_signatures_of_a_card_are_said_to_be_of_the_model_before():
 def test_what_cannot_be_fitted_is_refused(run, model, build_regressor, tmp_path, capsys):
     english = [row for row in rows_of(20) if row["candidate"].isascii()]
     assert run(english) == 2
-    assert (
-        "0 captions have references in their own language and their image has some" in capsys.readouterr().err
-    )
+    assert "0 captions with references in their own language, whose image has some" in capsys.readouterr().err
     same = {"candidate": "a dog", "references": ["the dog", "犬"]}
     assert run([{**same, "group": str(image)} for image in range(20)]) == 2
     assert "all captions have one score, or one cosine" in capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_one_caption_is_known_by_its_image_or_by_its_references():
 
 def test_too_few_ratings_are_refused_before_anything_is_written(run, data, tmp_path, capsys):
     assert run("both", "--languages", "ja") == 2
-    assert "1 samples in ja have references, a rating and scores of both models" in capsys.readouterr().err
+    assert "1 sample in ja with references, a rating and scores of both models" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()
 
 

@@ -236,14 +236,14 @@ def test_data_without_ratings_is_refused(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
     path.write_text('{"candidate": "dog 1"}\n')
     assert run("--data", path, "--metrics", "fake-plain") == 2
-    assert "none of its 1 samples is rated" in capsys.readouterr().err
+    assert "none of its 1 sample is rated" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "cannot be read"),
-        ("id,m\nq,1\n", "none of its 1 ids"),
+        ("id,m\nq,1\n", "none of its 1 id is"),
         ("id,m\nr0,high\n", "not a finite number"),
     ],
 )

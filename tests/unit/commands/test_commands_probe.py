@@ -231,7 +231,7 @@ def test_systems_without_people_are_refused(rated, tmp_path, capsys):
     own.write_text(json.dumps({"other": "a dog"}))
     asked = ("--metrics", "chrf", "--degradations", "half", "--protocols", "none", *QUICK)
     assert run(*asked, "--data", rated, "--systems", own) == 2
-    assert f"own: none of its 1 rows has an image of {rated}" in (told := capsys.readouterr().err)
+    assert f"own: none of its 1 row has an image of {rated}" in (told := capsys.readouterr().err)
     assert "scoring" not in told
     assert run(*asked, "--data", rated, "--systems", own, "--json", own) == 2
     assert "is the input (--systems" in capsys.readouterr().err
@@ -245,7 +245,7 @@ def test_captions_of_people_alone_take_no_option_of_rows(people, tmp_path, capsy
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "a dog"}]}))
     assert run("--metrics", "chrf", "--data", alone) == 2
-    assert "none of its 1 images has two captions in one language" in capsys.readouterr().err
+    assert "none of its 1 image has two captions in one language" in capsys.readouterr().err
     alone.write_text(json.dumps([{"captions": ["a dog", "dogs"]}] * 2))
     system = tmp_path / "system.json"
     system.write_text(json.dumps([{"image_id": n, "caption": "a dog"} for n in (1, 2)]))

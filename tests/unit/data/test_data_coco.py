@@ -118,7 +118,7 @@ def test_bad_rows_can_be_skipped_and_are_kept_apart(tmp_path):
     ]
     assert found.repeated == 1
     assert "1 repeated row" in found.describe()
-    with pytest.raises(DataError, match="none of the 1 rows is usable"):
+    with pytest.raises(DataError, match="none of the 1 row is usable"):
         read_results(save(tmp_path / "b.json", rows[1:2]), on_error="skip")
 
 

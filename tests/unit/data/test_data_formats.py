@@ -338,7 +338,7 @@ def test_on_error_skip_counts_what_it_leaves_out(tmp_path):
         read_samples(path, on_error="raise")
     with pytest.raises(ConfigError, match="'raise' or 'skip'"):
         read_samples(path, on_error="ignore")
-    with pytest.raises(DataError, match=r"none of the 1 rows is usable; the first problem: .*row 1"):
+    with pytest.raises(DataError, match=r"none of the 1 row is usable; the first problem: .*row 1"):
         read_samples(jsonl(tmp_path, {"candidate": ""}), on_error="skip")
 
 

@@ -148,7 +148,7 @@ def test_references_in_rows_give_way_and_absent_ones_are_counted(tmp_path, annot
 
 def test_no_row_that_the_references_know_is_an_error(tmp_path, annotations):
     rows = lines(tmp_path / "rows.jsonl", {"image_id": 70, "candidate": "a"})
-    with pytest.raises(DataError, match=r"none of its first 1 rows .* ids such as '7'; .*group such as '70'"):
+    with pytest.raises(DataError, match=r"none of its first 1 row .* ids such as '7'; .*group such as '70'"):
         read_samples(rows, references=[annotations], note=str)
 
 

@@ -91,8 +91,8 @@ def test_bad_manifests_are_named(write, rows, message):
 @pytest.mark.parametrize(
     ("origins", "message"),
     [
-        ("x", "row 1: generated_from must be a list of 1 captions"),
-        (["x", None], "row 1: generated_from must be a list of 1 captions"),
+        ("x", "row 1: generated_from must be a list of 1 caption, one of each"),
+        (["x", None], "row 1: generated_from must be a list of 1 caption, one of each"),
         (["z"], "row 1: generated_from has 'z', which is none of the image's captions"),
         ([0], "row 1: generated_from has 0"),
     ],

@@ -20,7 +20,7 @@ def test_rows_that_differ_in_the_rating_alone_are_one_sample_in_the_place_of_the
     joined = raters_joined("mine.csv", [DOG, cat, rated(DOG, 6.0, "3"), rated(DOG, 4.0, None)])
     assert joined.samples == [replace(DOG, rating=Rating((4.0, 6.0, 4.0), 1, 7)), cat]
     assert joined.rows == [0, 1]
-    assert joined.note.startswith("mine.csv: 3 rows rate 1 samples, a row per rater")
+    assert joined.note.startswith("mine.csv: 3 rows rate 1 sample, a row per rater")
 
 
 def test_raters_who_agree_on_every_caption_are_noticed_for_their_rows_may_be_there_twice():

@@ -248,7 +248,7 @@ def test_a_file_of_another_kind_is_told_without_a_traceback(visitor, capfd):
 def test_a_file_is_scored_and_the_table_can_be_had(visitor, metric):
     rows = visitor.upload("a.csv", b"candidate,reference_1\na dog,a cat\n")
     event, (said, _, download) = visitor.call("score_file", rows)
-    assert (event, said) == ("complete", "1 rows")
+    assert (event, said) == ("complete", "1 row")
     status, table = visitor.get(f"gradio_api/file={download['value']['path']}")
     assert status == 200
     assert f"{metric.score(['a dog'], [['a cat']])[0]:.6f}".rstrip("0") in table

@@ -101,7 +101,7 @@ def test_bad_rows_are_left_out_and_counted(jsts):
         file.write("\n{broken")
     place = find_benchmark("jsts", jsts)
     assert len(place.samples) == 12
-    assert place.note == "1 bad rows left out"
+    assert place.note == "1 bad row left out"
 
 
 def test_finished_work_is_kept_until_what_decides_it_changes(tmp_path):

@@ -133,7 +133,7 @@ def test_the_overview_says_why_a_metric_has_no_rank_correlation(examined, monkey
 
     monkeypatch.setattr(UnigramF1, "_score", score)
     _, content = examined(bilingual(), "unigram-f1,length")
-    why = "0 images have a score of every set, and it takes two"
+    why = "0 images with a score of every set, and it takes two"
     assert reasons_of(content, "unigram-f1")["shuffling, English"] == f"shuffling, English: {why}"
     assert f"unigram-f1, shuffling, English: {why}" in content["notes"]["probes, English"]
 

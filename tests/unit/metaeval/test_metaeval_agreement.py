@@ -48,7 +48,7 @@ def test_item_averaging_names_the_groups_without_a_correlation():
 
 
 def test_item_averaging_is_undefined_without_a_defined_group():
-    with pytest.raises(CorrelationError, match="each of the 3 groups"):
+    with pytest.raises(CorrelationError, match="each of 3 groups"):
         agree(make([1, 2, 3], [(1,), (2,), (3,)]).rows(), "tau-b", "item")
 
 
@@ -124,7 +124,7 @@ def test_systems_without_a_score_above_0_leave_the_others_apart():
     [
         ([1, 2], [(1,)], ("a",), "ratings has 1 entries, scores has 2"),
         ([1], [(1,)], ("a", "b"), "groups has 2 entries"),
-        ([1, 2], [(1,), ()], ("a", "b"), "1 samples have no rating, the first at position 1"),
+        ([1, 2], [(1,), ()], ("a", "b"), "1 sample without a rating, the first at position 1"),
         ([1, np.inf], [(1,), (2,)], ("a", "b"), "score 1 is infinite"),
     ],
 )

@@ -210,7 +210,7 @@ def test_comparison_says_when_permutations_are_too_few():
     result = compare_metrics(
         {"a": quality, "b": quality[::-1].copy()}, samples, EvaluationSettings(n_resamples=9)
     )
-    assert any("too few for 1 pairs" in note for note in result.table.notes)
+    assert any("too few for 1 pair:" in note for note in result.table.notes)
 
 
 @pytest.mark.parametrize(("unit", "what"), [("group", "4 groups (images)"), ("item", "8 samples")])

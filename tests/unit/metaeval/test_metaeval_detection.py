@@ -137,7 +137,7 @@ def test_pairs_have_a_section_per_kind():
 
 @pytest.mark.parametrize(
     ("ratings", "message"),
-    [([1, 0.5], "sample 1 .* is rated neither the best nor the worst"), ([1, 1], "all 2 captions are good")],
+    [([1, 0.5], "sample 1 .* is rated neither the best nor the worst"), ([1, 1], "2 captions, all good")],
 )
 def test_what_cannot_be_found_is_refused(ratings, message):
     with pytest.raises(DataError, match=message):

@@ -79,7 +79,7 @@ def test_a_pair_of_several_respects_counts_in_each_and_neutral_in_none():
         "ties": 0,
         "n": 2,
     }
-    assert any("1 judgements without a preference" in note for note in table.notes)
+    assert any("1 judgement without a preference" in note for note in table.notes)
 
 
 def test_pairs_without_score_are_left_out_and_counted_and_a_metric_that_failed_says_why():
@@ -96,7 +96,7 @@ def test_pairs_without_score_are_left_out_and_counted_and_a_metric_that_failed_s
     assert values(table.row("no HI"))[MEAN] is None
     assert values(table.row("no HI"))[ALL] == pytest.approx(2 / 3)
     assert table.row("failed").error == "broken"
-    assert "some: 1 pairs without score left out" in table.notes
+    assert "some: 1 pair without score left out" in table.notes
     table.to_markdown()
 
 
@@ -126,7 +126,7 @@ def test_value_and_interval_are_those_of_a_plain_bootstrap_over_images():
 def test_samples_that_are_no_pairs_are_refused():
     with pytest.raises(DataError, match=r"sample 0 .* is not a caption of a pair"):
         pair_table([], [CaptionSample("x")])
-    with pytest.raises(DataError, match="pair p1 has 1 captions"):
+    with pytest.raises(DataError, match="pair p1 has 1 caption;"):
         pair_table([], SAMPLES[1:])
 
 

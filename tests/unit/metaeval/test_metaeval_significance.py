@@ -227,7 +227,7 @@ def test_too_few_permutations_are_told_with_a_number_that_is_enough():
     assert too_few_permutations(3, 999, 0.05) == []
     assert too_few_permutations(1, 19, 0.05) == []  # 1 / 20 is just enough
     [note] = too_few_permutations(1, 18, 0.05)
-    assert "18 permutations are too few for 1 pairs" in note
+    assert "18 permutations are too few for 1 pair:" in note
     [note] = too_few_permutations(10, 99, 0.05)
     assert note.endswith("can reach 0.05; use at least 400 (--bootstrap 400)")
     assert too_few_permutations(10, 400, 0.05) == []

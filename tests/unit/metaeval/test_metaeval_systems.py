@@ -113,7 +113,7 @@ def test_every_caption_said_again_makes_no_figure_surer(name):
 def test_one_image_is_too_few_however_many_captions_it_has():
     scores = [[1.0, 2.0, 3.0, np.nan], [0.0, 1.0, 2.0, 3.0]]
     (outcome,) = compare_systems([fake(scores)], ["a", "b"], Resampling(10), images=["x", "x", "x", "y"])
-    assert outcome.error.startswith("1 images have a score of every system, and it takes two")
+    assert outcome.error.startswith("1 image with a score of every system, and it takes two")
 
 
 def uneven(seed, share):
@@ -229,7 +229,7 @@ def test_images_without_a_score_of_every_system_are_left_out():
     assert outcome.n == 2
     assert outcome.systems["a"].value == 1.5
     few = compare_systems([fake([[1.0, np.nan], [np.nan, 1.0]])], ["a", "b"], Resampling(10))[0]
-    assert "0 images have a score of every system" in few.error
+    assert "0 images with a score of every system" in few.error
 
 
 def test_one_metric_that_fails_leaves_the_others():
@@ -278,7 +278,7 @@ def test_permutations_are_counted_over_all_parts_and_by_their_own_number(monkeyp
 
 def test_too_few_permutations_are_said():
     outcomes = compare_systems([fake([[1.0, 2.0], [0.0, 1.0]])], ["a", "b"], Resampling(10))
-    assert "10 permutations are too few for 1 pairs" in pair_table(outcomes, Resampling(10)).to_markdown()
+    assert "10 permutations are too few for 1 pair:" in pair_table(outcomes, Resampling(10)).to_markdown()
 
 
 def test_no_image_stands_out_among_few_that_have_a_caption_each():

@@ -53,7 +53,7 @@ def test_without_references_the_score_is_nan_and_the_corpus_score_ignores_it(nam
     assert np.isnan(scores).tolist() == [False] * len(SAMPLES) + [True]
     assert metric.missing(samples) == {len(SAMPLES): "no references"}
     assert metric.corpus_score(samples, scores) == metric.corpus_score(SAMPLES, scores[:-1])
-    with pytest.raises(DataError, match=f"{name} has no score for any of the 1 samples"):
+    with pytest.raises(DataError, match=f"{name} has no score for any of 1 sample"):
         metric.corpus_score(samples[-1:], scores[-1:])
 
 

@@ -143,7 +143,7 @@ def test_no_score_is_no_perfect_corpus_score():
     nouns, samples = get_metric("hallucinated-nouns"), [CaptionSample("a dog"), CaptionSample("a cat")]
     scores = nouns.score(samples)
     assert np.isnan(scores).all()
-    with pytest.raises(DataError, match="hallucinated-nouns has no score for any of the 2 samples"):
+    with pytest.raises(DataError, match="hallucinated-nouns has no score for any of 2 samples"):
         nouns.corpus_score(samples, scores)
 
 

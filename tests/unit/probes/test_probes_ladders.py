@@ -185,7 +185,7 @@ def test_scores_that_are_missing_leave_the_image_out_or_say_so():
     none = Scored("none", lambda samples: np.full(len(samples), np.nan))
     some = Scored("some", lambda samples: np.array([np.nan if s.group == "g0" else 1.0 for s in samples]))
     found = ladder_outcomes([none, some], ladder, "en", n_resamples=0)
-    assert found[0] == "none, shuffling, English: 0 images have a score of every set, and it takes two"
+    assert found[0] == "none, shuffling, English: 0 images with a score of every set, and it takes two"
     assert found[1].scores.shape == (4, 5)
 
 

@@ -60,7 +60,7 @@ def test_the_first_reference_of_an_image_can_be_the_one_held_out():
 
 
 def test_no_good_sample_is_an_error_that_says_why():
-    with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
+    with pytest.raises(DataError, match=r"none of 1 sample is rated 0\.75 or better"):
         good_samples([CaptionSample("a dog", rating=0.2)], "rated")
     with pytest.raises(ConfigError, match="originals is 'best'; it must be one of rated, references"):
         good_samples(captions(), "best")

@@ -74,7 +74,7 @@ def test_the_same_caption_may_come_twice_with_one_score(tmp_path):
         ("nothing here", "no 'image file :'"),
         ("our score : 0.5\n", "line 1: a score before"),
         ("image file : 1.jpg\nour score : 0.5\n", "line 2: a score before"),
-        ("image file : 9.jpg\ncaption : x\nour score : 0.5\n", "none of its 1 captions"),
+        ("image file : 9.jpg\ncaption : x\nour score : 0.5\n", "none of its 1 caption is"),
         ("image file : 1.jpg\ncaption : a dog : runs .\nour score : high\n", "'high' is not a finite number"),
     ],
 )

@@ -218,7 +218,7 @@ def test_a_colon_may_be_of_the_file_or_pick_columns(tmp_path, monkeypatch, sourc
         ("s.jsonl", '{"id": "a", "m": "high"}\n', "row 1, column 'm': 'high' is not a finite number"),
         ("s.jsonl", '{"id": "a", "m": NaN}\n', "row 1, column 'm'"),
         ("s.jsonl", '{"id": "a", "m": 1}\n{"m": 2}\n', "row 2: no id"),
-        ("s.jsonl", '{"id": "q", "m": 1}\n', "none of its 1 ids"),
+        ("s.jsonl", '{"id": "q", "m": 1}\n', "none of its 1 id is"),
         ("s.jsonl", "[1]\n", "row 1: expected an object"),
         ("s.jsonl", "{\n", "row 1: not valid JSON"),
         ("s.jsonl", '{"id": "a", "rating": 1}\n', "no score column"),
