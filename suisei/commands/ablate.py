@@ -105,7 +105,13 @@ def _parser() -> CommandParser:
     )
     add = parser.add_argument
     add("--config", metavar="FILE", type=filled, required=True, help="of the full model, as for suisei train")
-    add("--seeds", type=_seeds, default=[12, 13, 14], metavar="A,B", help="default 12,13,14")
+    add(
+        "--seeds",
+        type=_seeds,
+        default=[12, 13, 14],
+        metavar="A,B",
+        help="of the trainings (default 12,13,14)",
+    )
     add("--variants", metavar="A,B", type=filled, help="which of those below (default: all that apply)")
     add(
         "--variant", metavar="NAME:KEY=VALUE,...", type=filled, action="append", default=[],

@@ -147,7 +147,13 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("decoding").add_argument
     add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")
     add("--beams", type=whole(1, 1000), metavar="N", help="width of the beam search (default 5)")
-    add("--samples", type=whole(1, 1000), default=1, metavar="N", help="captions to draw of each image (1)")
+    add(
+        "--samples",
+        type=whole(1, 1000),
+        default=1,
+        metavar="N",
+        help="captions to draw of each image (default 1)",
+    )
     add(
         "--max-length", type=whole(1, 1000), metavar="N",
         help=f"tokens of a caption (default {MAX_LENGTH}, or as many as the captioner can write)",
@@ -157,7 +163,7 @@ def _parser() -> CommandParser:
         "--top-p",
         type=real(1e-6, 1),
         metavar="P",
-        help="draw from the likeliest tokens (1: all)",
+        help="draw from the likeliest tokens that have this share of the probability (default 1: from all)",
     )
     add(
         "--length-penalty", type=real(-10, 10), metavar="A",

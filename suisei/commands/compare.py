@@ -116,7 +116,7 @@ def _parser() -> CommandParser:
         help="captions of a system (its name: the file's), or one file whose rows name their systems",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
-    add_row_options(add, images="where the images are", several=False)
+    add_row_options(add, images="where the images are (default: beside the file)", several=False)
     add_metric_options(parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument)
     add(
         "--human", metavar="FILE", type=filled,

@@ -90,7 +90,7 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("or rows of a file").add_argument
     add("--input", metavar="NAME_OR_FILE", type=filled, help="a file of samples, or a benchmark's name")
     add_root_option(add)
-    add_row_options(add, images="where relative image paths start")
+    add_row_options(add, images="where relative image paths start (default: beside the input)")
     add("--row", metavar="N", type=positive, action="append", default=[], help="which, from 1 (default 1)")
     add("--id", metavar="ID", type=filled, action="append", default=[], help="which, by its id")
     add_metric_options(parser.add_argument_group("metrics").add_argument)

@@ -25,7 +25,7 @@ def add_metric_options(add: Add) -> None:
         "--metrics", metavar="A,B", action="append", default=[],
         help="names, see 'suisei metrics'; tuned=suisei:DIR is called tuned in reports",
     )  # fmt: skip
-    add("--tokenizer", metavar="NAME", type=filled, help="for every metric that takes one")
+    add("--tokenizer", metavar="NAME", type=filled, help="for every metric that takes one (default: its own)")
     add(
         "--metric-option", metavar="NAME.KEY=VALUE", action="append", default=[],
         help="an option of one metric, such as bertscore.idf=true",
@@ -34,7 +34,11 @@ def add_metric_options(add: Add) -> None:
         "--comet-python", metavar="PATH", type=filled,
         help="interpreter of the environment that has unbabel-comet",
     )  # fmt: skip
-    add("--device", type=device, help="for every metric that takes one: auto, cpu, cuda, cuda:1, ...")
+    add(
+        "--device",
+        type=device,
+        help="for every metric that takes one: auto (default), cpu, cuda, cuda:1, ...",
+    )
     add(
         "--precision", choices=PRECISIONS,
         help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32 "

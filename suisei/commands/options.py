@@ -12,7 +12,11 @@ from suisei.commands.option_values import filled, resamples, seed
 def add_data_options(add: Add) -> None:
     """Add how the data of ``--data`` are read."""
     add_root_option(add)
-    add_row_options(add, images="where the images, or the videos, are", ratings="of a file of ratings")
+    add_row_options(
+        add,
+        images="where the images, or the videos, are (default: beside the file, or as a data set has them)",
+        ratings="of a file of ratings, for rows that state none (default 0 1)",
+    )
 
 
 def add_root_option(add: Add) -> None:

@@ -105,7 +105,10 @@ def _parser() -> CommandParser:
         command.add_argument("data", metavar="DATA", type=filled, help="images and captions, see below")
         add_root_option(command.add_argument)
         command.add_argument(
-            "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
+            "--images",
+            metavar="DIR",
+            type=filled,
+            help="where relative image paths start (default: beside the data)",
         )
         add_allowances(command.add_argument)
         add_column_options(command.add_argument, several=False)
@@ -113,11 +116,11 @@ def _parser() -> CommandParser:
         add = command.add_argument
         add("--output", metavar="DIR", type=filled, required=True, help="folder of the manifest")
         add("--model", metavar="NAME", type=filled, help=f"a model on the hub or a folder; default {default}")
-        add("--revision", metavar="REV", type=filled, help="of the hub's model")
+        add("--revision", metavar="REV", type=filled, help="of the hub's model; default the main one")
         add("--seed", type=seed, default=0, help="default 0")
         add("--limit", type=positive, metavar="N", help="only the first N images of the data")
         add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
-        add("--device", type=device, default="auto", help="auto, cpu, cuda, cuda:1, ...")
+        add("--device", type=device, default="auto", help="auto (default), cpu, cuda, cuda:1, ...")
         add_log_options(add)
     _add_generator_options(captions.add_argument, images.add_argument)
     join.add_argument(
@@ -130,8 +133,19 @@ def _parser() -> CommandParser:
 def _add_generator_options(add: Add, add_to_images: Add) -> None:
     """Add what decides the captions, and what decides the images."""
     add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
-    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
-    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
+    add(
+        "--top-p",
+        type=real(1e-6, 1),
+        metavar="P",
+        help="sample from the likeliest words that have this share of the probability (default: search)",
+    )
+    add(
+        "--max-tokens",
+        type=whole(1, 1000),
+        default=30,
+        metavar="N",
+        help="tokens of the longest caption; default 30",
+    )
     add = add_to_images
     add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
     add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")

@@ -151,7 +151,13 @@ def _add_test_options(add: Add) -> None:
         "--limit", type=positive, default=1000, metavar="N",
         help="captions per language to degrade, and to vary the references of (default 1000)",
     )  # fmt: skip
-    add("--max-references", type=whole(1, 1000), default=5, metavar="N", help="at most (default 5)")
+    add(
+        "--max-references",
+        type=whole(1, 1000),
+        default=5,
+        metavar="N",
+        help="references per caption at most, where they are varied (default 5)",
+    )
     add("--bins", type=whole(1, 1000), default=10, metavar="N", help="of the reliability table (default 10)")
     add_resampling_options(add, seeded="degradations and resampling")
 

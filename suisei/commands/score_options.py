@@ -60,7 +60,7 @@ def parser() -> CommandParser:
     add_row_options(
         add,
         images="where relative image and video paths start (default: beside the input)",
-        ratings="of ratings in the input, which are checked and not used",
+        ratings="of ratings in the input, which are checked and not used (default 0 1)",
     )
     add_web_option(add)
     add(

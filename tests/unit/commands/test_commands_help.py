@@ -1,5 +1,6 @@
 """Help that is short and quick, and what is said after a slip."""
 
+import argparse
 import re
 import subprocess
 import sys
@@ -196,3 +197,35 @@ def test_training_on_ratings_off_their_scale_advises_its_own_setting(tmp_path, m
     assert "row 1: rating 4 is outside the rating scale 0 to 1" in error
     assert "--data.rating_scale '[LOW,HIGH]'" in error
     assert "--rating-scale" not in error
+
+
+class StoppedError(Exception):
+    """Stops a command where it would read its options."""
+
+
+def parsers(parser):
+    """A parser and those of its subcommands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from parsers(inner)
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"train"}))
+def test_an_option_says_its_default(command, monkeypatch):
+    def stop(parser, *_, **__):
+        raise StoppedError(parser)
+
+    monkeypatch.setattr(CommandParser, "parse_known_args", stop)
+    with pytest.raises(StoppedError) as stopped:
+        main([command])
+    silent = [
+        action.option_strings
+        for parser in parsers(stopped.value.args[0])
+        for action in parser._actions
+        if isinstance(action, argparse._StoreAction) and action.option_strings
+        if action.default not in (None, argparse.SUPPRESS, []) or action.dest in ("rating_scale", "device")
+        if "default" not in action.help
+    ]
+    assert not silent
