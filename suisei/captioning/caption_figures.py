@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from suisei.captioning.caption_sources import CaptionedImage
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
@@ -80,9 +81,9 @@ def check_cider(images: Sequence[CaptionedImage]) -> None:
         get_metric("cider").fit(samples)
     except DataError:
         raise DataError(
-            f"the captions of {len(images)} validation image(s) give no CIDEr, by which weights are chosen: "
-            "that takes images whose captions differ; name more (data.validation, data.validation_share), or "
-            "choose by the loss (--monitor val_loss)"
+            f"the captions of {counted(len(images), 'validation image')} give no CIDEr, by which weights are "
+            "chosen: that takes images whose captions differ; name more (data.validation, "
+            "data.validation_share), or choose by the loss (--monitor val_loss)"
         ) from None
 
 

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_notes
@@ -281,7 +282,7 @@ def _notes(settings: EvaluationSettings, results: Sequence[_Compared], alpha: fl
     count, pairs = settings.permutations, sum(each.test is not None for each in results)
     notes = [
         f"PERM-BOTH, one-sided, {count} permutations, unit {settings.unit}, seed {settings.seed}; Holm over "
-        f"{pairs} pairs; a rank cluster ends where any member is better than the next metric "
+        f"{counted(pairs, 'pair')}; a rank cluster ends where any member is better than the next metric "
         f"(Holm p <= {alpha:g})"
     ]
     if _has_williams(settings):

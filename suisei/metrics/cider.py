@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.cli import counted
 from suisei.data.given_samples import as_samples
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
@@ -83,8 +84,9 @@ class Cider(TokenMetric):
                     frequency[ngram] += times
         if documents < 2:
             raise DataError(
-                f"CIDEr weighs n-grams by how rare they are among images, and got {documents} sample(s) "
-                "with references to learn that from; fit it on a corpus of many images"
+                "CIDEr weighs n-grams by how rare they are among images, and got "
+                f"{counted(documents, 'sample')} with references to learn that from; fit it on a corpus of "
+                "many images"
             )
         _require_contrast(frequency, documents)
         self._keep(documents, {" ".join(ngram): count for ngram, count in frequency.items()})

@@ -48,7 +48,7 @@ def test_variants_without_a_test_do_not_count_in_the_correction(tables):
     cells = second.row("no-image").cells
     assert cells["holm"].value == cells["p"].value
     assert "are 0.5" in second.row("no-idf").cells["pearson"].reason
-    assert any("Holm over 1 variants" in note for note in second.notes)
+    assert any("; Holm over 1 variant" in note for note in second.notes)
 
 
 def test_a_variant_without_some_scores_is_said_to_be_of_fewer_samples(tables):

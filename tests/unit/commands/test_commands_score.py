@@ -116,7 +116,7 @@ def test_where_cider_has_too_few_rows_to_learn_from_the_bad_ones_are_named(tmp_p
     for number, (last, message) in enumerate(
         [
             ({**row, "rating": 3}, "none of the 3 rows is usable; the first problem: {}, row 1: rating 3 is"),
-            (row, "got 1 sample(s) with references to learn that from; fit it on a corpus of many images; "
+            (row, "got 1 sample with references to learn that from; fit it on a corpus of many images; "
              "2 of the 3 rows are bad, the first problem: {}, row 1: rating 3 is"),
         ]
     ):  # fmt: skip

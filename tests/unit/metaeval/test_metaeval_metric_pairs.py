@@ -247,6 +247,7 @@ def test_few_images_are_said_where_whole_images_are_swapped(rated, unit, said):
     notes = compare_metrics(two, four, EvaluationSettings(n_resamples=99, unit=unit)).table.notes
     few = [note for note in notes if "can be swapped in" in note]
     assert [note[:32] for note in few] == (["4 groups (images) can be swapped"] if said else [])
+    assert any("; Holm over 1 pair;" in note for note in notes)
 
 
 def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):
