@@ -166,13 +166,13 @@ def test_bad_input_is_refused_before_anything_is_learned(run, reader, data, pict
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps({"candidate": "a", "references": ["b"], "rating": 0.5}) + "\n")
     assert run(tmp_path / "seeing", "--unseen", str(path)) == 2
-    assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
+    assert "without the samples of --data: 0 samples with a rating" in capsys.readouterr().err
     rated = (data / "rated.jsonl").read_text(encoding="utf-8")
     folder = pictures[0].parent.name
     (data / "same.jsonl").write_text(rated.replace(f"{folder}/", f"{folder}/../{folder}/"), encoding="utf-8")
     for name in ("rated", "same"):
         assert run(tmp_path / "seeing", "--unseen", str(data / f"{name}.jsonl")) == 2
-        assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
+        assert "without the samples of --data: 0 samples with a rating" in capsys.readouterr().err
     assert not (tmp_path / "seeing").exists()
 
 

@@ -50,9 +50,9 @@ def test_drawn_images_are_shown_and_removed(tmp_path, capsys):
     (folder / "ab" / f"{key}.png").write_bytes(b"x" * 1_500_000)
     (folder / "ab" / f"{key}.declined.json").write_text("{}")
     assert run("cache", "--cache", tmp_path) == 0
-    assert f"{folder}: 1 drawn images, 1.5 MB\n" in capsys.readouterr().out
+    assert f"{folder}: 1 drawn image, 1.5 MB\n" in capsys.readouterr().out
     assert run("cache", "--cache", tmp_path, "--clear") == 0
-    assert f"{folder}: removed 1 drawn images" in capsys.readouterr().out
+    assert f"{folder}: removed 1 drawn image" in capsys.readouterr().out
     assert not folder.exists()
 
 
@@ -67,9 +67,9 @@ def test_a_users_own_files_beside_drawn_images_are_neither_counted_nor_removed(t
     (folder / "ab" / f"{key[:-1]}1.png").mkdir()
     (folder / "cc").mkdir()
     assert run("cache", "--cache", tmp_path) == 0
-    assert f"{folder}: 1 drawn images, 0.5 MB\n" in capsys.readouterr().out
+    assert f"{folder}: 1 drawn image, 0.5 MB\n" in capsys.readouterr().out
     assert run("cache", "--cache", tmp_path, "--clear") == 0
-    assert f"{folder}: removed 1 drawn images, 0.5 MB\n" in capsys.readouterr().out
+    assert f"{folder}: removed 1 drawn image, 0.5 MB\n" in capsys.readouterr().out
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(own)
     assert not (folder / "cc").exists()
 

@@ -24,7 +24,7 @@ def test_result_files_are_joined_by_id_whatever_their_order(save):
     notes = "\n".join(systems.notes)
     assert "b.json: taken for a COCO result file, 2 images" in notes
     assert "other has no caption for 1 of 3 images (2): left out for all systems" in notes
-    assert "references of 1 other images are not used" in notes
+    assert "references of 1 other image are not used" in notes
 
 
 def test_images_without_references_are_left_out_and_named(save):

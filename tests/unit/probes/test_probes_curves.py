@@ -80,7 +80,7 @@ def test_what_scores_nothing_has_no_curve_and_says_why():
     none = Scored("none", lambda samples: np.full(len(samples), np.nan))
     found = curves([zero, none], originals(5), "en")
     assert found[0].startswith("zero, swapped, English: the untouched captions score 0")
-    assert found[2].startswith("none, swapped, English: 0 captions have a score")
+    assert found[2].startswith("none, swapped, English: 0 captions with a score")
     assert curve_table([]) is None
 
 
