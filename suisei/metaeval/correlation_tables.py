@@ -12,7 +12,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CORRELATIONS, MINIMUM, CorrelationError
-from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
+from suisei.metaeval.human import LEFT_ONE_OUT, human_agreement, human_bootstrap, human_rounds
 from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.resampling import Interval, bootstrap
 from suisei.metaeval.settings import EvaluationSettings
@@ -221,7 +221,9 @@ def measured_cell(
     if result.undefined:
         named = ", ".join(result.undefined[:3]) + (", ..." if len(result.undefined) > 3 else "")
         why = f"fewer than {MINIMUM[kind]} rows, or all equal"
-        reason = f"undefined in {len(result.undefined)} of {result.groups} groups ({why}), left out: {named}"
+        by = " by one rater or more" if result.raters == LEFT_ONE_OUT else ""  # not always the same groups
+        count = f"{len(result.undefined)} of {result.groups} groups{by}"
+        reason = f"undefined in {count} ({why}), left out: {named}"
     interval = Interval(None, None)
     if settings.n_resamples:
         try:
@@ -234,7 +236,7 @@ def measured_cell(
                 confidence=settings.confidence,
             )
         except CorrelationError as error:
-            reason = f"no interval: {error}"
+            reason = "; ".join(filter(None, (reason, f"no interval: {error}")))
         reason = "; ".join(filter(None, (reason, interval.left_out))) or None
     return Cell(result.value, interval.low, interval.high, reason, result.signature)
 

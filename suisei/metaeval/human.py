@@ -10,6 +10,9 @@ from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, mea
 from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.resampling import Interval, bootstrap_values, group_weights, percentile_interval
 
+LEFT_ONE_OUT = "leave-one-out"
+"""How ratings became rows: one of each sample beside the mean of its others."""
+
 
 def human_rounds(data: AgreementData, seed: int = 0) -> tuple[Rows, ...]:
     """Return rounds of one rating per sample (y) beside the mean of the sample's other ratings (x).
@@ -43,7 +46,7 @@ def human_rounds(data: AgreementData, seed: int = 0) -> tuple[Rows, ...]:
             pairs.append((mean_rating(others), values[position]))
         x, y = np.array(pairs, dtype=np.float64).T
         rows = replace(kept, scores=x, ratings=tuple((value,) for value in y.tolist())).rows()
-        rounds.append(replace(rows, dropped=int((~several).sum()), raters="leave-one-out"))
+        rounds.append(replace(rows, dropped=int((~several).sum()), raters=LEFT_ONE_OUT))
     return tuple(rounds)
 
 

@@ -133,6 +133,21 @@ def test_groups_without_a_correlation_are_named_with_the_reason():
         assert cell.reason == expected
 
 
+def test_groups_without_a_correlation_are_named_where_there_is_no_interval_either():
+    ratings = [(1, 0, 0), (1, 0, 1), (0, 0, 0), (1, 0, 1), (0, 0, 0), (0, 1, 1)]
+    samples = [
+        CaptionSample(f"a {n}", rating=Rating(values, 0, 1), group=f"g{n // 2}")
+        for n, values in enumerate(ratings)
+    ]
+    settings = EvaluationSettings(averaging="item", n_resamples=50)
+    table = evaluation_table({"a": np.arange(6.0)}, samples, settings, by_scope=False)
+    reason = table.row(HUMAN).cells["tau-b"].reason
+    assert reason.startswith(
+        "undefined in 3 of 3 groups by one rater or more (fewer than 2 rows, or all equal)"
+    )
+    assert reason.endswith("; no interval: undefined on 31 of 50 resamples")
+
+
 def test_missing_scores_are_dropped_and_counted_or_refused():
     samples, quality = rated()
     quality[[1, 5]] = np.nan
