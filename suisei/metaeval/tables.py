@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suisei.cli import counted
 from suisei.metaeval.labels import short_names
 from suisei.metaeval.latex import LatexRow, latex_table
 
@@ -221,7 +222,8 @@ class Table:
         lines += [f"% {note}" for note in self.all_notes(shown or None)]
         if len(shown) < len(self.sections):
             kinds = sorted({section.scope or "" for section in self.sections} - {*scopes, ""})
-            lines.append(f"% left out: {len(self.sections) - len(shown)} sections ({', '.join(kinds)})")
+            count = counted(len(self.sections) - len(shown), "section")
+            lines.append(f"% left out: {count} ({', '.join(kinds)})")
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
 

@@ -115,7 +115,7 @@ def test_latex_has_a_table_per_section_and_leaves_systems_out_unless_asked():
     captions = [line for line in text.splitlines() if line.startswith(r"\caption")]
     assert captions == [r"\caption{T (overall)}", r"\caption{T (language: ja)}", r"\caption{T (1 reference)}"]
     assert text.count("% a note") == 1
-    assert "% left out: 1 sections (system)" in text
+    assert "% left out: 1 section (system)" in text
     assert table.to_latex(["system"]).count(r"\begin{table}") == 2
     assert "% left out" not in table.to_latex(["overall", "language", "system"])
 
