@@ -141,7 +141,7 @@ def williams_test(r_a: float, r_b: float, r_ab: float, n: int, *, alternative: s
         alternative: "greater" (A better than B) or "two-sided".
 
     Raises:
-        CorrelationError: fewer than four rows, or the two metrics are the same (r_ab = 1).
+        CorrelationError: fewer than four rows, or nothing is left to chance, as of one metric twice.
         ConfigError: another alternative.
     """
     from scipy.stats import t as student
@@ -153,7 +153,10 @@ def williams_test(r_a: float, r_b: float, r_ab: float, n: int, *, alternative: s
     k = 1 - r_a**2 - r_b**2 - r_ab**2 + 2 * r_a * r_b * r_ab
     spread = 2 * max(k, 0.0) * (n - 1) / (n - 3) + ((r_a + r_b) / 2) ** 2 * (1 - r_ab) ** 3
     if spread <= 1e-15:
-        raise CorrelationError("Williams' test is undefined: the two metrics rate alike (correlation 1)")
+        why = "the two metrics rate alike (correlation 1)"
+        if r_ab < 1 - 1e-6:  # one the reverse of the other, or the ratings a sum of both
+            why = f"of the two metrics (correlation {r_ab:.3g}) and the ratings, one follows from the others"
+        raise CorrelationError(f"Williams' test is undefined: {why}")
     statistic = (r_a - r_b) * math.sqrt((n - 1) * (1 + r_ab)) / math.sqrt(spread)
     p = student.sf(statistic, n - 3) if alternative == "greater" else 2 * student.sf(abs(statistic), n - 3)
     return TestResult(r_a - r_b, float(p), f"williams|n:{n}|{alternative}")

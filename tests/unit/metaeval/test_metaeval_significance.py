@@ -138,8 +138,13 @@ def test_williams_worked_example():
     )
     with pytest.raises(CorrelationError, match="at least 4"):
         williams_test(0.5, 0.4, 0.1, 3)
-    with pytest.raises(CorrelationError, match="rate alike"):
+    with pytest.raises(CorrelationError, match=r"rate alike \(correlation 1\)"):
         williams_test(0.5, 0.5, 1.0, 50)
+    for between in (-1.0, 0.5):
+        with pytest.raises(
+            CorrelationError, match=rf"\(correlation {between:g}\) and the ratings, one follows"
+        ):
+            williams_test(0.5, -0.5, between, 50)
 
 
 def test_holm_equals_its_definition():
