@@ -86,6 +86,17 @@ def spare_cores() -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(cores))
 
 
+def threads_each(processes: int) -> int:
+    """Return how many threads each of so many processes side by side takes, at least 1.
+
+    It is its share of the cores, or of ``OMP_NUM_THREADS``: of a list, one for each level of threads within
+    threads, the first counts. What is no number is passed over, as OpenMP does.
+    """
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    cores = int(given) if given.isdecimal() else usable_cores()
+    return max(1, cores // processes)
+
+
 def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
     """Run a command's ``main`` and turn an expected error into one line and exit status 2.
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suisei.cli import say
+from suisei.cli import counted, say
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.commands.option_values import filled, positive, whole
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measures, skipped = _measures(names, candidates, means, options, console)
     if not measures:
         raise DataError(f"{options.root}: no benchmark is there; {next(iter(skipped.values()), '')}")
-    say(console, f"{kept.reused} finished parts of an earlier start were used")
+    say(console, f"used of an earlier start: {counted(kept.reused, 'finished part')}")
     return _conclude(options, argv, candidates, measures, skipped)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say, usable_cores
+from suisei.cli import say, threads_each
 from suisei.commands.score_rows import read_rows, standard_input
 from suisei.commands.score_shards import rows_to_fit
 from suisei.data.file_rows import none_usable
@@ -149,7 +148,6 @@ def make_scorer(
         return Scorer(metrics, name, options.batch_size)
     from suisei.scoring.parallel import ParallelScorer, WorkerSettings
 
-    cores = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     states = {label: state for label, metric in metrics.items() if (state := metric.state())}
-    threads = max(1, cores // len(devices))
-    return ParallelScorer(metrics, WorkerSettings(plans, states, name, options.batch_size, threads), devices)
+    worker = WorkerSettings(plans, states, name, options.batch_size, threads_each(len(devices)))
+    return ParallelScorer(metrics, worker, devices)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
+from suisei.cli import say, threads_each
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
@@ -268,8 +267,7 @@ def _engine(
     from suisei.scoring.stream import Scorer
 
     states = {label: state for label, metric in metrics.items() if (state := metric.state())}
-    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-    worker = WorkerSettings(plans, states, options.input, options.batch_size, max(1, cores // len(devices)))
+    worker = WorkerSettings(plans, states, options.input, options.batch_size, threads_each(len(devices)))
     if options.engine == "ray":
         from suisei.scoring.ray_pool import connect, ray_workers
 

@@ -109,14 +109,14 @@ def tell(
     _list(content["bad_rows"], content["examples"], console)
     for entry in content["metrics"].values():
         _list(entry["skipped"], content["examples"], console)
-    again = "the same command tries them again"
-    _name(content["unread_uids"], "shards are scored without the uids beside them", console)
+    again = "the same command tries again"
+    _name(content["unread_uids"], "scored without the uids beside them", console)
     _name(
         content["broken_shards"],
-        f"shards are broken, and scored as far as they can be read; {again}",
+        f"broken, and scored as far as can be read; {again}",
         console,
     )
-    _name(content["failed_shards"], f"shards failed; {again}", console)
+    _name(content["failed_shards"], f"failed; {again}", console)
     if others := content["other_scores"]:
         say(
             console,
@@ -141,7 +141,7 @@ def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Cons
 def _name(shards: Mapping[str, str], what: str, console: Console) -> None:
     if not shards:
         return
-    say(console, f"{len(shards):,} {what}:", "yellow", warns=True)
+    say(console, f"{counted(len(shards), 'shard')} {what}:", "yellow", warns=True)
     for name, problem in list(shards.items())[:SHOWN]:
         say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}", warns=True)
     if len(shards) > SHOWN:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from suisei.cli import usable_cores
+from suisei import cli
+from suisei.cli import threads_each, usable_cores
 
 
 @pytest.fixture
@@ -51,6 +52,19 @@ def write(root, files):
 def test_a_container_has_its_share(tmp_path, sixteen, files, cores):
     write(tmp_path, files)
     assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("given", "processes", "threads"),
+    [(None, 4, 4), ("", 4, 4), ("6", 4, 1), ("9", 4, 2), ("8,2", 4, 2), ("1", 4, 1), ("many", 5, 3)],
+)
+def test_processes_share_the_threads(monkeypatch, given, processes, threads):
+    monkeypatch.setattr(cli, "usable_cores", lambda: 16)
+    if given is None:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert threads_each(processes) == threads
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to cores here")

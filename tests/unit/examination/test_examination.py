@@ -351,9 +351,9 @@ def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "no folder called polaris" in page
     assert "suisei examine --metrics unigram-f1,length" in page
-    assert "0 finished parts" in capsys.readouterr().err
+    assert ": 0 finished parts" in capsys.readouterr().err
     assert main(arguments) == 0
-    assert "5 finished parts" in capsys.readouterr().err  # scores and probes of two metrics, and measures
+    assert ": 5 finished parts" in capsys.readouterr().err  # scores and probes of two metrics, and measures
 
 
 def test_the_figures_of_the_page_are_resampled_as_the_options_say(samples):

@@ -160,6 +160,7 @@ def test_a_broken_archive_is_named_and_tried_again(folder, damage, rows, reason,
         assert reason in summary(folder)["broken_shards"][str(folder / "in" / "00001.tar")]
     said = capsys.readouterr().err
     assert "2 of 3 shards are finished already" in said
+    assert "1 shard broken, and scored as far as can be read; the same command tries again:" in said
     assert f"· {folder / 'in' / '00001.tar'}: " in said
     write_tar(folder / "in" / "00001.tar", samples(10))
     assert [len(table(path)) for path in run(folder, *options).values()] == [5, 5, 5]
