@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.runlog.events import memory
-from suisei.training.checkpoints import read_checkpoint
+from suisei.training.checkpoints import best_checkpoint_of, read_checkpoint
 from suisei.training.progress_lines import lines_of
 from suisei.training.setting_names import as_settings
 
@@ -48,7 +48,7 @@ def _pace(trainer: Any) -> dict[str, Any]:
 
 def kept_step(trainer: Any) -> int | None:
     """Return the step whose weights validation chose; None where the figure was never defined."""
-    callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
+    callback = best_checkpoint_of(trainer)
     path = Path(callback.best_model_path or "")
     score = callback.best_model_score
     if not path.is_file() or score is None or not math.isfinite(float(score)):
