@@ -1,5 +1,6 @@
 """Training samples rated by rule."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
+from suisei.probes.degrade import OTHER_IMAGE
 from suisei.training.synthetic import KEPT, REFERENCE_RATING, synthetic_samples
 
 ENGLISH = ["a brown dog runs over wet grass", "the dog races across a lawn", "a dog is running outside"]
@@ -46,6 +48,15 @@ def test_made_samples_keep_their_image_and_are_rated_by_rule():
         assert group in {"dog", "bike", "umbrella"}
         if group in known:
             assert set(made_sample.references) <= known[group]
+
+
+def test_ways_that_are_hard_to_notice_are_taken_three_times_as_often():
+    made = synthetic_samples(SAMPLES, 100.0, seed=1).samples
+    counts = Counter(round(sample.rating.mean / REFERENCE_RATING, 3) for sample in made)
+    noticed = counts[0.0] / 2  # the mark and the letter
+    assert 2 < counts[KEPT["half"]] / noticed < 4
+    assert 2 < counts[KEPT["negate"]] / noticed < 4
+    assert counts[KEPT[OTHER_IMAGE]] / noticed < 2
 
 
 def test_an_image_with_captions_in_both_languages_mixes_none():
