@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.scoring.digest import row_digest, value_digest
+from suisei.scoring.seen_images import readable_again
 
 
 class Kept:
@@ -26,10 +27,23 @@ class Kept:
         self.reused = 0
         """How many values were found and not computed again."""
 
-    def get(self, name: str, digest: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def get(
+        self,
+        name: str,
+        digest: str,
+        make: Callable[[], dict[str, Any]],
+        refused: Callable[[dict[str, Any]], Iterable[tuple[CaptionSample, str]]] = lambda _: (),
+    ) -> dict[str, Any]:
         """Return what is kept under a name and a digest, else what ``make`` returns, which is then kept.
 
-        What has an ``error`` is not kept: the next start tries again. A file that is broken is made anew.
+        What has an ``error`` is not kept: the next start tries again. A file that is broken is made anew, and
+        so is a value once an image for which it lacks a sample can be read.
+
+        Args:
+            name: of the value.
+            digest: of what decides it.
+            make: computes it.
+            refused: gives the samples that a value was made without, and why.
 
         Raises:
             DataError: it cannot be written.
@@ -37,8 +51,10 @@ class Kept:
         path = self._folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', name)[:80]}-{value_digest(name)[:6]}.json"
         found = _read(path)
         if found is not None and found.get("digest") == digest and isinstance(found.get("value"), dict):
-            self.reused += 1
-            return dict(found["value"])
+            value = dict(found["value"])
+            if not any(readable_again(sample, why) for sample, why in refused(value)):
+                self.reused += 1
+                return value
         value = make()
         if not value.get("error"):
             self._write(path, {"digest": digest, "value": value})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,8 +73,11 @@ def kept_column(
     def score() -> dict[str, Any]:
         return _values(score_column(candidate.plan, samples, corpus=corpus, **settings))
 
+    def refused(value: dict[str, Any]) -> Iterator[tuple[CaptionSample, str]]:
+        return ((samples[place], why) for place, why in value.get("refused", ()))
+
     decided = [candidate.state, digest, *([corpus.decides()] if corpus else [])]
-    value = kept.get(f"{name}-{candidate.label}", value_digest(decided), score)
+    value = kept.get(f"{name}-{candidate.label}", value_digest(decided), score, refused)
     return _column(candidate.label, value)
 
 

@@ -103,7 +103,11 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     evaluation, notes = _scored(name, samples, digest, candidates, corpus, means)
     columns = evaluation.columns
     metrics = [[candidate.label, candidate.state] for candidate in candidates]
-    decided = [digest, metrics, repr(means.settings), __version__, *([corpus.decides()] if corpus else [])]
+    decided: list[Any] = [digest, metrics, repr(means.settings), __version__]
+    decided += [corpus.decides()] if corpus else []
+    every = [*columns, *(column for own in evaluation.further.values() for column in own)]
+    # What was refused may have a score by the next start: images are mended.
+    decided += [[column.label, sorted(column.refused)] for column in every if column.refused]
     failures = _failures(evaluation, candidates)
     failed = list(failures)
     means.tell_failed(name, candidates, failures)

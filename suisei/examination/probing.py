@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from suisei.cli import counted
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.examination.kept import samples_digest
 from suisei.examination.kept_columns import Candidate
 from suisei.examination.measures import Means, Measure, lacking
@@ -62,11 +63,17 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
     lost: dict[str, dict[str, str]] = {}
     notes = [f"the captions are of {probed.data}"] if probed.data else []
     failed: list[str] = []
+    of_group = {group_of(sample): sample for sample in [*probed.originals, *probed.humans]}
+
+    def refused(value: dict[str, Any]) -> Iterator[tuple[CaptionSample, str]]:
+        reasons = value.get("refused", {})
+        return ((sample, reasons[group]) for group, sample in of_group.items() if group in reasons)
+
     for candidate in candidates:
         decided = [digest, len(probed.originals), candidate.state, repr(means.settings), __version__]
         means.say(f"{name}: {counted(len(probed.originals), 'caption')} with {candidate.label}")
         make = partial(_probe, candidate, probed, means)
-        value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
+        value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make, refused)
         if value.get("error"):
             errors[candidate.label] = value["error"]
             notes.append(f"{candidate.label}: {value['error']}")
@@ -154,7 +161,8 @@ def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]
     except FAILURES as error:
         return {"error": failure_text(error)}
     found = {kind: table.as_dict() for kind, table in tables.items() if table is not None}
-    return {"tables": found, "notes": refused_notes([scored]), "lost": lost}
+    refused = {group: why for (group, _), why in scored.refused.items()}
+    return {"tables": found, "notes": refused_notes([scored]), "lost": lost, "refused": refused}
 
 
 def _protocols(

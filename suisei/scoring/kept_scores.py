@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from suisei.scoring.columns import KeptError, Scores
 from suisei.scoring.digest import row_digest, value_digest
 from suisei.scoring.output import FileOutput, tidy
 from suisei.scoring.row_format import RowFormat
-from suisei.scoring.seen_images import vanished
+from suisei.scoring.seen_images import readable_again, vanished
 from suisei.scoring.stream import ScoredRow
 
 BLOCK = 1024
 """Samples that are scored and written together."""
+
+_Kept = tuple[float, str | None]
+"""A score, and what the file says where the metric refused the sample."""
 
 
 class KeptScores:
@@ -32,6 +36,7 @@ class KeptScores:
 
     A file's name has a digest of all that decides the scores: the metric's signature, what it was fitted to,
     every sample. So a finished file is what was asked for, and other work in the folder is in other files.
+    What was refused for an image that can be read by now is scored again, with its block.
 
     Args:
         folder: made if it is not there.
@@ -73,11 +78,15 @@ class KeptScores:
         rows = [Row(number, sample.id, sample, None) for number, sample in enumerate(samples, start=1)]
         digests = [row_digest(row) for row in rows]
         path = self.folder / _name(label, [signature, metric.state(), digests])
-        kept = _whole(path, label, len(rows))
+        score = partial(
+            self._scored, path, {label: signature}, list(zip(rows, digests, strict=True)), metric, batch_size,
+            progress,
+        )  # fmt: skip
+        kept, found = _whole(path, label, len(rows)), len(rows)
         if kept is None:
-            kept = self._scored(
-                path, {label: signature}, list(zip(rows, digests, strict=True)), metric, batch_size, progress
-            )
+            kept, found = score()
+        if mended := _mended(kept[:found], samples):
+            kept, _ = score(kept, {row - row % BLOCK for row in mended})
         return _columns(kept, label, metric, samples)
 
     def _scored(
@@ -88,27 +97,41 @@ class KeptScores:
         metric: Metric,
         batch_size: int,
         progress: bool,
-    ) -> list[tuple[float, str | None]]:
+        before: Sequence[_Kept] = (),
+        anew: Container[int] = (),
+    ) -> tuple[list[_Kept], int]:
+        """Score rows, or only the blocks that begin at ``anew`` of a finished file whose rows are ``before``.
+
+        Returns all rows, and how many a part file had.
+        """
         (label,) = signatures
         with _ending():
-            output = FileOutput(path, signatures, resume=True, window=BLOCK)
+            output = FileOutput(
+                path, signatures, resume=True, window=BLOCK, option="--keep", again="the same command goes on"
+            )
         try:
+            kept: list[_Kept] = []
             with _ending():
-                kept = [(record["scores"][label], record["error"]) for record in output.finished()]
+                if not before:
+                    kept = [(record["scores"][label], record["error"]) for record in output.finished()]
+            found = len(kept)
             with progress_bar(f"scoring with {label}", len(rows), shown=progress, unit="samples") as advance:
-                advance(len(kept))
+                advance(found)
                 while len(kept) < len(rows):
-                    block = rows[len(kept) : len(kept) + BLOCK]
-                    scored = _score_block(metric, label, block, batch_size)
+                    start, end = len(kept), len(kept) + BLOCK
+                    if before and start not in anew:
+                        scored = _known_block(label, rows[start:end], before[start:end])
+                    else:
+                        scored = _score_block(metric, label, rows[start:end], batch_size)
                     with _ending():
                         output.write(scored)
                     kept += [(row.scores[label], row.error) for row in scored]
-                    advance(len(block))
+                    advance(len(scored))
             with _ending():
                 output.complete()
         finally:
             output.close()
-        return kept
+        return kept, found
 
 
 @contextmanager
@@ -128,19 +151,40 @@ def _score_block(
     for position in refused:
         if gone := vanished(samples[position]):
             raise KeptError(f"{gone} is not there any more; the same command goes on once it is back")
+    reasons = {position: one_line(error, None) for position, error in refused.items()}
     return [
-        ScoredRow(
-            row.number,
-            row.id or row.number,
-            {label: float(score)},
-            {label: one_line(refused[position], None)} if position in refused else {},
-            digest=digest,
-        )
+        _scored_row(row, digest, label, float(score), reasons.get(position))
         for position, ((row, digest), score) in enumerate(zip(block, scores, strict=True))
     ]
 
 
-def _whole(path: Path, label: str, count: int) -> list[tuple[float, str | None]] | None:
+def _known_block(label: str, block: Sequence[tuple[Row, str]], before: Sequence[_Kept]) -> list[ScoredRow]:
+    return [
+        _scored_row(row, digest, label, score, None if error is None else _reason(error, label))
+        for (row, digest), (score, error) in zip(block, before, strict=True)
+    ]
+
+
+def _scored_row(row: Row, digest: str, label: str, score: float, reason: str | None) -> ScoredRow:
+    errors = {} if reason is None else {label: reason}
+    return ScoredRow(row.number, row.id or row.number, {label: score}, errors, digest=digest)
+
+
+def _reason(error: str, label: str) -> str:
+    """Return why a metric gave no score, of what a file of its scores says."""
+    return error.removeprefix(f"{label}: ")
+
+
+def _mended(kept: Sequence[_Kept], samples: Sequence[CaptionSample]) -> list[int]:
+    """Return the positions of samples that were refused for an image that can be read now."""
+    return [
+        position
+        for position, (_, error) in enumerate(kept)
+        if error is not None and readable_again(samples[position], error)
+    ]
+
+
+def _whole(path: Path, label: str, count: int) -> list[_Kept] | None:
     """Return the scores of a finished file; None where there is none with as many rows."""
     if not path.is_file():
         return None
@@ -157,12 +201,10 @@ def _whole(path: Path, label: str, count: int) -> list[tuple[float, str | None]]
     return found if len(found) == count else None
 
 
-def _columns(
-    kept: Sequence[tuple[float, str | None]], label: str, metric: Metric, samples: Sequence[CaptionSample]
-) -> Scores:
+def _columns(kept: Sequence[_Kept], label: str, metric: Metric, samples: Sequence[CaptionSample]) -> Scores:
     lacking = metric.missing(samples)
     refused = {
-        position: DataError(error.removeprefix(f"{label}: "))
+        position: DataError(_reason(error, label))
         for position, (score, error) in enumerate(kept)
         if error is not None and math.isnan(score) and position not in lacking
     }

@@ -108,6 +108,7 @@ class FileOutput:
         resume: whether to go on after the rows of a part file.
         basis: what else decides the scores, as {what it is: a value that JSON can hold}.
         window: rows of a block, noted for the run that goes on.
+        option, again: for messages: what the command calls the file's place, and how it goes on.
 
     Raises:
         ConfigError: an unknown suffix, a part file without ``resume`` or in use, or one of other metrics.
@@ -122,8 +123,11 @@ class FileOutput:
         resume: bool = False,
         basis: Mapping[str, Any] | None = None,
         window: int | None = None,
+        option: str = "--output",
+        again: str = "--resume goes on",
     ) -> None:
         self.path = real_path(path)
+        self._option, self._again = option, again
         self.part, self.note = part_files(path)
         self._kind = output_format(path)
         self._format = RowFormat("jsonl" if self._kind == "parquet" else self._kind, list(signatures))
@@ -139,7 +143,7 @@ class FileOutput:
             self._found = self._is_found(resume)
             if self._found:
                 self._check_note()
-            self._handle = _locked(self.part)
+            self._handle = _locked(self.part, option)
             if not self._found:
                 self._begin_note()
         except OSError as error:
@@ -212,7 +216,7 @@ class FileOutput:
         except OSError as error:
             raise DataError(
                 f"{self.path}: cannot be written: {error.strerror or error}; its rows are in {self.part}; "
-                "--resume goes on"
+                f"{self._again}"
             ) from None
         self._found = True  # nothing to tidy up any more
         self.close()
@@ -301,12 +305,12 @@ class FileOutput:
                 before, wanted = list(signatures), list(now)
             raise ConfigError(
                 f"{self.part} was scored with {', '.join(map(str, before))}; this run has "
-                f"{', '.join(wanted)}; use the same metrics and data, or another --output"
+                f"{', '.join(wanted)}; use the same metrics and data, or another {self._option}"
             )
         for what, value in self._settings["basis"].items():
             if noted["basis"].get(what) != value:
                 raise ConfigError(
-                    f"{self.part} was scored with other {what}; resume with the same, or use another --output"
+                    f"{self.part} was scored with other {what}; give the same, or another {self._option}"
                 )
 
 
@@ -366,7 +370,7 @@ def _complete_end(path: Path, *, quoted: bool) -> int:
     return end
 
 
-def _locked(part: Path) -> io.FileIO:
+def _locked(part: Path, option: str) -> io.FileIO:
     """Open a part file to append to, for this run alone.
 
     Raises:
@@ -380,7 +384,7 @@ def _locked(part: Path) -> io.FileIO:
         there = False
     if not there:
         handle.close()
-        raise ConfigError(f"another run is writing {part}; wait for it, or use another --output")
+        raise ConfigError(f"another run is writing {part}; wait for it, or use another {option}")
     return handle
 
 

@@ -10,6 +10,7 @@ from suisei.data.formats import Row
 from suisei.data.paths import FetchedImage, full_path
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample
+from suisei.errors import DataError
 
 MOST_FOLDERS = 1000
 """Of so many folders an image is remembered."""
@@ -87,6 +88,27 @@ def vanished(sample: CaptionSample) -> str | None:
     A row whose image is not there when it is read becomes no sample: such a file went away since.
     """
     return next((name for name in files_of(sample) if not os.path.exists(name)), None)  # noqa: PTH110
+
+
+def readable_again(sample: CaptionSample, reason: str) -> bool:
+    """Say whether the image that a sample was refused for can be read now.
+
+    People mend what they are told of, and its size and time, by which another image is known, may be as they
+    were: it may have lacked a permission, or have been larger than the limit.
+
+    Args:
+        sample: the sample.
+        reason: why a metric refused it.
+    """
+    from suisei.data.images import load_image
+
+    if sample.image is None or " ".join(str(sample.image).split()) not in reason:
+        return False
+    try:
+        load_image(sample.image)
+    except DataError:
+        return False
+    return True
 
 
 def topmost_missing(name: str) -> str:

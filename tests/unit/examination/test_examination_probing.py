@@ -1,12 +1,15 @@
 """The probes of an examination: of which captions they are, and what is said of metrics without a figure."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from suisei.commands.examine import main
+from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 from suisei.examination.places import Place
@@ -84,6 +87,33 @@ def test_a_sample_that_a_metric_refuses_costs_no_probe_of_the_others(examined, m
     assert [section["title"] for section in table["sections"]] == ["unigram-f1", "length"]
     shuffled = content["tables"]["probes, English/shuffling"]["sections"][0]["rows"]
     assert {row["label"]: row["cells"]["n"]["value"] for row in shuffled} == {"unigram-f1": 7, "length": 8}
+
+
+def test_an_image_that_can_be_read_by_now_counts_at_the_next_start(examined, monkeypatch, tmp_path):
+    whole = UnigramF1._score
+
+    def look(self, samples, **settings):
+        for sample in samples:
+            load_image(sample.image)
+        return whole(self, samples, **settings)
+
+    monkeypatch.setattr(UnigramF1, "_score", look)
+    samples = []
+    for sample in bilingual():
+        path = tmp_path / f"{sample.group}.png"
+        Image.new("RGB", (30, 30) if sample.group == "g1" else (8, 8)).save(path)
+        samples.append(replace(sample, image=path))
+    monkeypatch.setenv("SUISEI_MAX_IMAGE_PIXELS", "100")
+    _, lacking = examined(samples, "unigram-f1")
+    assert examined(samples, "unigram-f1")[1] == lacking
+    monkeypatch.delenv("SUISEI_MAX_IMAGE_PIXELS")
+    _, mended = examined(samples, "unigram-f1")
+    shutil.rmtree(tmp_path / "out")
+    _, fresh = examined(samples, "unigram-f1")
+    for key, table in fresh["tables"].items():
+        assert mended["tables"][key] == table
+        assert lacking["tables"][key] != table
+    assert mended == fresh
 
 
 def reasons_of(content, label):

@@ -1,10 +1,14 @@
 """Scores of an evaluation that are kept: no sample is scored twice, and none with another's score."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from suisei.data.image_bytes import ImageBytes
+from suisei.data.images import load_image
+from suisei.data.paths import try_lock
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -37,6 +41,15 @@ class Noting(Metric):
             raise DataError(f"its image: cannot be read ({Noting.refuses})")
         Noting.seen += texts
         return np.array([self.factor * len(text) for text in texts])
+
+
+class Reading(Noting):
+    """Opens the images besides."""
+
+    def _score(self, samples, **options):
+        for sample in samples:
+            load_image(sample.image)
+        return super()._score(samples, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +123,58 @@ def test_what_was_refused_is_so_again_without_being_tried(tmp_path):
     assert first.refused == again.refused == {5: f"its image: cannot be read ({TEXTS[5]})"}
     assert np.array_equal(first.scores, again.scores, equal_nan=True)
     assert TEXTS[5] not in Noting.seen
+
+
+def looked_at(tmp_path):
+    """Return eleven samples with images; the fifth and the ninth are larger than a limit of 100 pixels."""
+    samples = []
+    for number, sample in enumerate(SAMPLES, start=1):
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", (30, 30) if number in (5, 9) else (8, 8)).save(path)
+        samples.append(replace(sample, image=path))
+    return samples
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_refused_for_an_image_that_can_be_read_now_is_scored_with_its_block(
+    tmp_path, monkeypatch, killed
+):
+    monkeypatch.setitem(REGISTRY, "noting", Entry(f"{__name__}:Reading", (), "a fake"))
+    samples, kept = looked_at(tmp_path), tmp_path / "kept"
+    plain = score_column(MetricPlan("noting"), samples)
+    monkeypatch.setenv("SUISEI_MAX_IMAGE_PIXELS", "100")
+    if killed:
+        Noting.stop_at = TEXTS[9]
+        with pytest.raises(KeyboardInterrupt):
+            score(kept, samples)
+        Noting.stop_at = None
+    else:
+        assert list(score(kept, samples).refused) == [4, 8]
+        Noting.seen.clear()
+        assert list(score(kept, samples).refused) == [4, 8]
+        assert Noting.seen == []  # as long as nobody has mended them
+    monkeypatch.delenv("SUISEI_MAX_IMAGE_PIXELS")
+    Noting.seen.clear()
+    again = score(kept, samples)
+    assert again.scores.tolist() == plain.scores.tolist()
+    assert sorted(Noting.seen) == sorted(TEXTS[4:])
+    Noting.seen.clear()
+    assert score(kept, samples).scores.tolist() == plain.scores.tolist()
+    assert Noting.seen == []
+    assert len(list(kept.iterdir())) == 1
+
+
+def test_a_second_run_is_told_of_the_option_that_there_is(tmp_path):
+    Noting.stop_at = TEXTS[9]
+    with pytest.raises(KeyboardInterrupt):
+        score(tmp_path)
+    (part,) = tmp_path.glob("*.part")
+    with part.open("ab") as stream:
+        assert try_lock(stream)
+        with pytest.raises(
+            KeptError, match=r"another run is writing .*\.part; wait for it, or use another --keep$"
+        ):
+            score(tmp_path)
 
 
 def test_a_damaged_file_is_scored_anew(tmp_path):
