@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with PositiveWriter(options.output, options.kind) as writer:
         items = list(_items(_first(sources, options.limit), options.kind, problems))
         todo = [item for item in items if item.source not in writer.done]
-        _check_recipe(writer, options)
+        _check_recipe(writer, options, loads=bool(todo))
         if todo:
             try:
                 _generate(writer, todo, options, problems)
@@ -229,15 +229,26 @@ def _items(sources: Iterable[Source], kind: str, problems: list[str]) -> Iterato
         raise DataError(f"the data has no {'captions' if kind == 'images' else 'images'} to generate from")
 
 
-def _check_recipe(writer: PositiveWriter, options: argparse.Namespace) -> None:
-    """Refuse other options than those of the folder's items, even where nothing is left to do."""
-    fields: dict[str, Any] = {"run_seed": options.seed}
-    if options.model is not None:
-        folder = Path(options.model)
-        fields["model"] = folder.resolve().name if folder.is_dir() else options.model
+def _check_recipe(writer: PositiveWriter, options: argparse.Namespace, *, loads: bool) -> None:
+    """Refuse other options than those of the folder's items, even where nothing is left to do.
+
+    Args:
+        writer: of the folder.
+        options: the command's.
+        loads: whether the model is loaded next, and its version compared then.
+    """
+    from suisei.encoders.text_to_image import model_identity
+    from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR
+
+    model = options.model or (CAPTIONER if options.kind == "captions" else ILLUSTRATOR)
+    fields: dict[str, Any] = {"run_seed": options.seed, "model": model}
+    if (folder := Path(model)).is_dir():
+        fields["model"] = folder.resolve().name
+        if not loads:
+            fields["model"], fields["revision"] = model_identity(model, None, "")
     if options.kind == "images":
         settings = {"num_inference_steps": options.steps, "guidance_scale": options.guidance}
-        settings |= {} if options.size is None else {"height": options.size}
+        settings |= {"height": options.size}
     else:
         settings = {"max_new_tokens": options.max_tokens}
         settings |= {"num_beams": options.beams} if options.top_p is None else {"top_p": options.top_p}

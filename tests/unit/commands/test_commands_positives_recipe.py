@@ -1,0 +1,64 @@
+"""``suisei positives`` started again with another model or other settings, where nothing is left to make."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from suisei.commands import positives
+from suisei.data.images import content_key
+from suisei.data.item_seeds import text_key
+from suisei.encoders.text_to_image import model_identity
+from suisei.errors import ConfigError
+from suisei.pacs.positive_writer import PositiveWriter, Recipe
+
+CAPTIONS = {"max_new_tokens": 30, "num_beams": 3}
+IMAGES = {"num_inference_steps": 50, "guidance_scale": 7.5}
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture
+def made(tmp_path, model):
+    """Return what starts a run on one image, of which the model has made everything with some settings."""
+    Image.new("RGB", (8, 8)).save(tmp_path / "1.png")
+    data, output = tmp_path / "data.jsonl", tmp_path / "out"
+    data.write_text(json.dumps({"image": "1.png", "caption": "a dog"}) + "\n")
+
+    def start(kind, settings, *options):
+        if not output.exists():
+            with PositiveWriter(output, kind) as writer:
+                writer.begin(Recipe(*model_identity(str(model), None, "config.json"), 0, settings))
+                if kind == "captions":
+                    writer.add_caption(content_key(tmp_path / "1.png"), "a cat")
+                else:
+                    writer.add_image(text_key("a dog"), Image.new("RGB", (8, 8)), caption="a dog")
+        return positives.main([kind, str(data), "--output", str(output), *options])
+
+    return start
+
+
+def test_another_model_in_the_same_folder_is_refused(made, model):
+    assert made("captions", CAPTIONS, "--model", str(model)) == 0
+    (model / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(ConfigError, match=r"was made with revision 'sha256-\w+', this run has 'sha256-"):
+        made("captions", CAPTIONS, "--model", str(model))
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("captions", CAPTIONS), ("images", IMAGES)])
+def test_the_usual_model_is_another_than_the_one_that_was_named(made, kind, settings):
+    with pytest.raises(ConfigError, match="was made with model 'model', this run has '"):
+        made(kind, settings)
+
+
+def test_images_of_the_models_own_size_are_not_those_of_a_size_that_was_given(made, model):
+    settings = {**IMAGES, "height": 16, "width": 16}
+    assert made("images", settings, "--model", str(model), "--size", "16") == 0
+    with pytest.raises(ConfigError, match="was made with height 16, this run has None"):
+        made("images", settings, "--model", str(model))
