@@ -299,12 +299,14 @@ def _generate(
 def _make_captions(
     writer: PositiveWriter, recipe: Any, generator: Any, batch: Sequence[_Item], problems: list[str]
 ) -> None:
-    from suisei.data.images import load_image
+    from suisei.data.images import check_unchanged, load_image
 
     readable, pictures = [], []
     for item in batch:
         try:
-            pictures.append(load_image(str(item.image)))
+            picture = load_image(str(item.image))
+            check_unchanged([item.source], [item.image])  # it was looked at when the run began
+            pictures.append(picture)
         except DataError as error:  # is tried again by the next run
             problems.append(str(error))
         else:

@@ -226,7 +226,7 @@ def check_unchanged(keys: Sequence[str], sources: Sequence[Any]) -> None:
         path = Path(source)
         _check_file(path, limit)  # it may be a pipe by now, or endless; the same bytes have the same header
         if _file_key(path) != key:
-            raise DataError(f"{source}: the image file changed while it was being read; score it again")
+            raise DataError(f"{source}: the image file changed while it was being read; start again")
 
 
 def _blake2b() -> Any:

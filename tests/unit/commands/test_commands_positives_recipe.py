@@ -1,4 +1,4 @@
-"""``suisei positives`` started again with another model or other settings, where nothing is left to make."""
+"""``suisei positives`` when something changed: model or settings since the last start, an image meanwhile."""
 
 import json
 
@@ -10,6 +10,7 @@ from suisei.data.images import content_key
 from suisei.data.item_seeds import text_key
 from suisei.encoders.text_to_image import model_identity
 from suisei.errors import ConfigError
+from suisei.pacs.manifest import read_positives
 from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
 CAPTIONS = {"max_new_tokens": 30, "num_beams": 3}
@@ -62,3 +63,26 @@ def test_images_of_the_models_own_size_are_not_those_of_a_size_that_was_given(ma
     assert made("images", settings, "--model", str(model), "--size", "16") == 0
     with pytest.raises(ConfigError, match="was made with height 16, this run has None"):
         made("images", settings, "--model", str(model))
+
+
+def test_an_image_that_changes_while_the_run_lasts_is_captioned_by_the_next(tmp_path, monkeypatch, capsys):
+    image, data = tmp_path / "1.png", tmp_path / "data.jsonl"
+    Image.new("RGB", (8, 8), "red").save(image)
+    data.write_text(json.dumps({"image": "1.png"}) + "\n")
+
+    class Colour:
+        name, revision, settings = "colour", "1", CAPTIONS
+
+        def __init__(self, *_, **__):
+            Image.new("RGB", (8, 8), "blue").save(image)
+
+        def generate(self, pictures, seeds):
+            return [f"colour {picture.getpixel((0, 0))}" for picture in pictures]
+
+    monkeypatch.setattr("suisei.pacs.generators.Captioner", Colour)
+    start = ["captions", str(data), "--model", "colour", "--output", str(tmp_path / "out")]
+    assert positives.main(start) == 1
+    assert "the image file changed while" in " ".join(capsys.readouterr().err.split())
+    assert positives.main(start) == 0
+    [made] = read_positives(tmp_path / "out").items()
+    assert (made[0], made[1].caption) == (content_key(image), "colour (0, 0, 255)")
