@@ -315,7 +315,9 @@ def test_a_damaged_image_in_memory_is_refused_too():
 @pytest.mark.realdata
 def test_real_photographs(shared):
     folder = shared / "data" / "flickr8k" / "Flicker8k_Dataset"
-    for path in sorted(folder.glob("*.jpg"))[:40]:
+    photographs = sorted(folder.glob("*.jpg"))[:40]
+    assert len(photographs) == 40
+    for path in photographs:
         image = load_image(path)
         assert image.size == (224, 224)
         assert np.asarray(image).std() > 5

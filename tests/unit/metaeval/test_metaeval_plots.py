@@ -169,6 +169,7 @@ def test_legends_stand_outside_of_what_is_drawn(drawn):
     calibration = calibrate(human, human, [str(value) for value in human])
     plot_reliability("x", {"a": calibration}, title="t")
     plot_curves("x", {"a": ([1, 2], [1, 2]), "b": ([1, 2], [2, 1])})
+    assert len(drawn) == 3
     for figure in drawn:
         figure.canvas.draw()
         (legend,) = figure.legends
@@ -182,6 +183,7 @@ def test_labels_are_names_and_have_room(drawn):
     table = Table("t", {"tau-c": "tau-c"}, (Section("overall", rows),))
     plot_table("x", table)
     plot_dots("x", table, "tau-c")
+    assert len(drawn) == 2
     for figure in drawn:
         figure.canvas.draw()
         (axis,) = figure.axes
