@@ -85,13 +85,13 @@ def _ablate(options: argparse.Namespace, settings: Sequence[str]) -> int:
         waiting = prepare_runs(plan.runs, redo=options.redo)
         try:
             failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
+            tables = _tables(plan, failures, options)
+            _report(plan, tables, options.correlation).conclude(_files(plan))
         except KeyboardInterrupt:
             done = sum(run.finished for run in plan.runs)
             raise KeyboardInterrupt(
                 f"{done} of {len(plan.runs)} runs in {plan.folder} are done; the same command goes on"
             ) from None
-        tables = _tables(plan, failures, options)
-        _report(plan, tables, options.correlation).conclude(_files(plan))
     return 1 if failures else 0
 
 
