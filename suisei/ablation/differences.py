@@ -25,6 +25,7 @@ from suisei.scoring.run_scores import read_scores, samples_of_run
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
 """Name of the model's column in a run's scores."""
+_ANEW = "delete the folder, and the same command trains that run anew"
 _SEED = 0
 """Of the bootstrap; ``--seeds`` are those of the trainings."""
 _ENOUGH_SEEDS = 5
@@ -67,14 +68,14 @@ def read_result(folder: Path) -> RunResult:
         raise
     except _DAMAGE as error:
         what = f"{type(error).__name__}: {error}"
-        raise DataError(f"{folder}: not a finished run ({what[:200]})") from None
+        raise DataError(f"{folder}: not a finished run ({what[:200]}); {_ANEW}") from None
 
 
 def _result_of(folder: Path, report: Mapping[str, Any], scores: np.ndarray) -> RunResult:
     parts = report.get("folds", [report])
     samples = tuple(samples_of_run(folder, len(parts) if "folds" in report else 0))
     if len(scores) != len(samples):
-        raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples")
+        raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples; {_ANEW}")
     return RunResult(
         samples,
         scores,

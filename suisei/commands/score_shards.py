@@ -165,7 +165,9 @@ def _locked_folder(
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOCK).open("a") as lock:
             if not try_lock(lock):
-                raise ConfigError(f"--output {folder}: another run is writing into it")
+                raise ConfigError(
+                    f"--output {folder}: another run is writing into it; wait for it, or use another --output"
+                )
             yield _settings(path, signatures, options)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None

@@ -280,21 +280,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = with_config(arguments)
     task = task_of(arguments)
     if task in OF_THEIR_OWN:
-        if page is not None:
-            raise ConfigError(f"--html {page}: only a training on ratings has a page")
+        _refuse_page(page)
         return OF_THEIR_OWN[task](arguments)
     cli = make_cli(arguments)
     if PRETRAIN in (task, cli.config.task):
-        if page is not None:
-            raise ConfigError(f"--html {page}: only a training on ratings has a page")
+        _refuse_page(page)
         run_pretraining(cli)
         return 0
     _train(cli, arguments)
-    return (
-        0
-        if page is None or not cli.trainer.is_global_zero
-        else write_report([cli.config.output, "--output", page])
-    )
+    if page is None or not cli.trainer.is_global_zero:
+        return 0
+    return write_report([cli.config.output, "--output", page])
+
+
+def _refuse_page(page: str | None) -> None:
+    if page is not None:
+        raise ConfigError(f"--html {page}: only a training on ratings has a page; leave it out")
 
 
 def without_log(arguments: Sequence[str]) -> list[str]:

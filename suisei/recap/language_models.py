@@ -167,9 +167,11 @@ def end_id(tokenizer: FolderTokenizer, model: Any) -> int:
     ends = model.config.eos_token_id
     found = ends[0] if isinstance(ends, list) else ends
     if found is None:
-        raise ModelError("the language model's config names no eos_token_id, which ends a caption")
+        raise ModelError(
+            "the language model's config names no eos_token_id, which ends a caption; take another"
+        )
     if found >= max(len(tokenizer), model.config.vocab_size):
-        raise ModelError(f"the language model's eos_token_id is {found}, which is no token of its own")
+        raise ModelError(f"the language model's eos_token_id is {found}, no token of its own; take another")
     return int(found)
 
 

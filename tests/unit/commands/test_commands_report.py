@@ -178,5 +178,5 @@ def test_training_takes_the_page_out_of_its_settings(tmp_path):
         without_page(["--html"])
     with pytest.raises(ConfigError, match="its folder does not exist"):
         without_page(["--html", str(tmp_path / "gone" / "page.html")])
-    with pytest.raises(ConfigError, match="only a training on ratings has a page"):
+    with pytest.raises(ConfigError, match="only a training on ratings has a page; leave it out"):
         main(["--config", str(config), "--html", page])

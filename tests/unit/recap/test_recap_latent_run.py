@@ -379,7 +379,7 @@ def test_the_mappers_own_tower_may_be_named_by_another_path(mapper, model_folder
 
 def test_a_page_is_of_ratings_alone(tmp_path):
     (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
-    with pytest.raises(ConfigError, match="only a training on ratings has a page"):
+    with pytest.raises(ConfigError, match="only a training on ratings has a page; leave it out"):
         main(["--config", str(tmp_path / "latent.yaml"), "--html", str(tmp_path / "page.html")])
 
 

@@ -72,7 +72,8 @@ def test_results_of_an_ablation_are_those_of_a_run(tmp_path, kind):
     (tmp_path / "test_scores.jsonl").write_text(scores + "\n")
     (tmp_path / "test.jsonl").write_text('{"candidate": "a"}\n')
     with pytest.raises(
-        DataError, match=r"not a finished run|test_scores\.jsonl, line 1: not the scores of a training"
+        DataError,
+        match=r"not a finished run .*; delete the|test_scores\.jsonl, line 1: not the scores of a training",
     ):
         read_result(tmp_path)
 
