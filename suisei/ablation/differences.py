@@ -46,6 +46,7 @@ class RunResult:
         raters: "rows" or "mean", as in the run's own report.
         minutes: of training.
         learned_from: digests of its data, {} of a training by an earlier version.
+        encoders: {folder or file: its digest} of those that it started from.
     """
 
     samples: tuple[CaptionSample, ...]
@@ -53,6 +54,7 @@ class RunResult:
     raters: str
     minutes: float
     learned_from: Mapping[str, str] = field(default_factory=dict)
+    encoders: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_result(folder: Path) -> RunResult:
@@ -86,6 +88,7 @@ def _result_of(folder: Path, report: Mapping[str, Any], scores: np.ndarray) -> R
             for fold, part in enumerate(parts)
             for name, digest in part["training"].get("data_digests", {}).items()
         },
+        dict(parts[-1]["training"].get("encoders", {})),  # the folds have the same
     )
 
 
@@ -98,16 +101,34 @@ def check_same_data(trained: Mapping[Path, RunResult]) -> None:
     Raises:
         DataError: the files were changed between two of the trainings.
     """
-    known = [folder for folder, result in trained.items() if result.learned_from]
-    if not known:
+    known = {folder: result.learned_from for folder, result in trained.items() if result.learned_from}
+    _check_same(known, "learned from other data than")
+
+
+def check_same_encoders(trained: Mapping[Path, RunResult]) -> None:
+    """Refuse runs that started from other content of the same folder or file of an encoder.
+
+    Args:
+        trained: {folder: result} of runs with any settings.
+
+    Raises:
+        DataError: it was changed between two of the trainings.
+    """
+    for name in dict.fromkeys(name for result in trained.values() for name in result.encoders):
+        own = {folder: result.encoders[name] for folder, result in trained.items() if name in result.encoders}
+        _check_same(own, f"started from another {name} than")
+
+
+def _check_same(found: Mapping[Path, Any], what: str) -> None:
+    if not found:
         return
-    last = max(known, key=lambda folder: (folder / "report.json").stat().st_mtime_ns)
-    others = [folder for folder in known if trained[folder].learned_from != trained[last].learned_from]
+    last = max(found, key=lambda folder: (folder / "report.json").stat().st_mtime_ns)
+    others = [folder for folder in found if found[folder] != found[last]]
     if others:
         named = ", ".join(map(str, others[:3])) + (", ..." if len(others) > 3 else "")
         raise DataError(
-            f"{len(others)} of the runs learned from other data than {last}, which was trained last: files "
-            f"have changed since. Delete {named}, and the same command trains anew what is missing"
+            f"{len(others)} of the runs {what} {last}, which was trained last: files have changed since. "
+            f"Delete {named}, and the same command trains anew what is missing"
         )
 
 

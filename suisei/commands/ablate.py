@@ -251,7 +251,13 @@ def _train(runs: Sequence[Run], total: int, jobs: int, lock: int | None, console
 
 
 def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -> dict[str, Table]:
-    from suisei.ablation.differences import RunResult, ablation_tables, check_same_data, read_result
+    from suisei.ablation.differences import (
+        RunResult,
+        ablation_tables,
+        check_same_data,
+        check_same_encoders,
+        read_result,
+    )
 
     results: dict[str, dict[int, RunResult]] = {variant.name: {} for variant in plan.variants}
     by_data: dict[str, dict[Path, RunResult]] = {}
@@ -261,6 +267,7 @@ def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -
             by_data.setdefault(repr(run.settings.get("data")), {})[run.folder] = result
     for trained in by_data.values():
         check_same_data(trained)
+    check_same_encoders({folder: result for each in by_data.values() for folder, result in each.items()})
     if not results[FULL]:
         raise DataError("; ".join(f"{name} failed: {why}" for name, why in failures.items()))
     notes = [f"{variant.name}: {variant.summary}" for variant in plan.variants if variant.changes]

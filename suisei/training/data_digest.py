@@ -1,4 +1,4 @@
-"""What a training learned from, as digests: a run that goes on must find the same data."""
+"""What a training learned from, as digests: a run that goes on must find the same data and encoders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import PARTS
+from suisei.encoders.weights import file_hash
 from suisei.errors import ModelError
+from suisei.metrics.bertscore import model_label
 from suisei.scoring.digest import value_digest
 
 if TYPE_CHECKING:
+    from suisei.models.config import RegressorConfig
     from suisei.training.datamodule import CaptionDataModule
     from suisei.training.support import Support
 
@@ -66,18 +69,42 @@ def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> Non
         )
 
 
-def check_same_as_folds(whole: Path, digests: Mapping[str, str]) -> None:
-    """Refuse a fold of other data than those that are finished.
+def encoder_digests(config: RegressorConfig) -> dict[str, str]:
+    """Return {name: digest} of the folders and files of encoders that a training starts from.
+
+    Encoders of the hub are left out, and those of extra inputs are not.
+    """
+    names = [config.text.name, config.image.pretrained if config.image is not None else None]
+    names += [spec.partition(":")[2] for spec in config.fusion.extra_inputs]
+    found = {}
+    for name in filter(None, names):
+        if Path(name).is_dir():
+            found[name] = model_label(name).rpartition("-")[2]
+        elif Path(name).is_file():
+            found[name] = file_hash(name)
+    return found
+
+
+def check_same_as_folds(whole: Path, digests: Mapping[str, str], encoders: Mapping[str, str]) -> None:
+    """Refuse a fold of other data or encoders than those that are finished.
 
     Args:
         whole: the folder of the cross-validation.
         digests: of the fold's data.
+        encoders: from :func:`encoder_digests`.
 
     Raises:
-        ModelError: the data have changed since a fold was trained.
+        ModelError: the data or an encoder have changed since a fold was trained.
     """
     for path in sorted(whole.glob("fold-*/report.json")):
-        noted = json.loads(path.read_text(encoding="utf-8"))["training"].get("data_digests", {})
+        training = json.loads(path.read_text(encoding="utf-8"))["training"]
+        for name, digest in training.get("encoders", {}).items():
+            if encoders.get(name, digest) != digest:
+                raise ModelError(
+                    f"{path.parent} was trained over another encoder: {name} has changed since; go on with "
+                    "it as it was, or train anew in another --output"
+                )
+        noted = training.get("data_digests", {})
         if noted.get(RATED, digests[RATED]) != digests[RATED]:
             raise ModelError(
                 f"{path.parent} was trained on other data: captions, references, ratings, groups or images "

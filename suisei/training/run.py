@@ -23,7 +23,7 @@ from suisei.progress import reported
 from suisei.training.card import describe_left_out
 from suisei.training.checkpoints import best_checkpoint_of, restore_best, resumed_data
 from suisei.training.command_line import settings_of
-from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests
+from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests, encoder_digests
 from suisei.training.kept_pretrainings import KeptPretrainings
 from suisei.training.learned_before import describe_tested_before, facts_before
 from suisei.training.learning_curve import plot_curves, read_curves
@@ -78,8 +78,9 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     model.data_digests = data_digests(data)
     if checkpoint is not None:
         check_same_data(resumed_data(Path(checkpoint)), model.data_digests)
+    encoders = encoder_digests(model.config)
     if whole is not None:
-        check_same_as_folds(whole, model.data_digests)
+        check_same_as_folds(whole, model.data_digests, encoders)
     if first:
         _announce(split)
         _warn_of_tested_before(data, model.config.text)
@@ -108,7 +109,7 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     model.to("cpu")
     model.regressor.text.keep_all()
     facts = facts_of(cli, minutes, validation)
-    facts.update(synthetic_samples=made, data_digests=model.data_digests)
+    facts.update(synthetic_samples=made, data_digests=model.data_digests, encoders=encoders)
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
         kept = kept_step(trainer)

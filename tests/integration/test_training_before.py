@@ -32,8 +32,9 @@ def test_other_parts_of_the_same_ratings_are_tested(again, caplog, capsys):
         assert "Its text encoder had learned from ratings of `rated.jsonl`. The test split" in text
 
 
-def test_the_same_split_tests_what_the_encoder_has_not_seen(again, caplog):
+def test_the_same_split_tests_what_the_encoder_has_not_seen(again, caplog, finished):
     report, texts = again("--trainer.max_epochs=1")
+    assert list(report["training"]["encoders"]) == [str(finished / "model")]
     assert report["data"]["learned_before"] == ["rated.jsonl"]
     assert report["data"]["tested_before"] == []
     assert NAME not in " ".join((caplog.text, *texts))

@@ -30,7 +30,7 @@ def write_result(run: Run):
     write_samples(run.folder / "test.jsonl", samples)
     lines = [json.dumps({"id": str(n), "suisei": score}) for n, score in enumerate(scores.tolist())]
     (run.folder / "test_scores.jsonl").write_text("\n".join(lines) + "\n")
-    trained = {"minutes": 1.5, "data_digests": {"train": "one"}}
+    trained = {"minutes": 1.5, "data_digests": {"train": "one"}, "encoders": {"e5": "three"}}
     report = {"training": trained, "results": {"settings": {"raters": "rows"}}}
     (run.folder / "report.json").write_text(json.dumps(report))
 
@@ -182,6 +182,20 @@ def test_runs_that_learned_from_other_content_of_the_same_files_are_refused(tmp_
         shutil.rmtree(tmp_path / "ab" / variant / f"seed-{seed}")
     path.write_text(path.read_text().replace('"train": "two"', '"train": "one"'))
     assert command(*given, "--bootstrap", "0") == 0
+
+
+def test_runs_over_other_weights_in_the_same_folder_are_refused(tmp_path, made_up, capsys):
+    given = ("--config", "scenes", "--seeds", "1", "--output", tmp_path / "ab", "--variants", "no-idf")
+    given += ("--variant", "more:data.synthetic=0.5", "--bootstrap", "0")
+    assert command(*given) == 0
+    path = tmp_path / "ab" / "more" / "seed-1" / "report.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"e5": "three"', '"e5": "four"'))
+    assert command(*given) == 2
+    said = capsys.readouterr().err
+    assert f"2 of the runs started from another e5 than {path.parent}, which was trained last" in said
+    path.write_text(whole.replace('"e5": "three"', ""))  # a variant may have no such encoder
+    assert command(*given) == 0
 
 
 def test_runs_of_an_earlier_version_do_not_say_what_they_learned_from(tmp_path, made_up):

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.encoders.image import ImageEncoderConfig
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ModelError
-from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests
+from suisei.models.config import FusionConfig, RegressorConfig
+from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests, encoder_digests
 from suisei.training.support import Support
 
 
@@ -90,6 +93,37 @@ def test_a_fold_of_other_data_than_a_finished_one_is_refused(sample, change, tmp
     for fold, training in enumerate(({"data_digests": digests(turned)}, {})):  # and one of an earlier version
         (tmp_path / f"fold-{fold}").mkdir()
         (tmp_path / f"fold-{fold}" / "report.json").write_text(json.dumps({"training": training}))
-    check_same_as_folds(tmp_path, digests(sample))
+    check_same_as_folds(tmp_path, digests(sample), {})
     with pytest.raises(ModelError, match="fold-0 was trained on other data"):
-        check_same_as_folds(tmp_path, digests(replace(sample, **CHANGES[change])))
+        check_same_as_folds(tmp_path, digests(replace(sample, **CHANGES[change])), {})
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return settings of a model over a folder and two files of encoders, and the folder."""
+    folder, tower, extra = (tmp_path / name for name in ("encoder", "tower.pt", "extra.pt"))
+    folder.mkdir()
+    for file in (folder / "model.safetensors", folder / "config.json", tower, extra):
+        file.write_text(f"content of {file.name}")
+    return RegressorConfig(
+        TextEncoderConfig(str(folder)),
+        ImageEncoderConfig("ViT-B-32", str(tower)),
+        FusionConfig(extra_inputs=("length", f"pac-s:{extra}")),
+    )
+
+
+@pytest.mark.parametrize("name", ["encoder/model.safetensors", "encoder/config.json", "tower.pt", "extra.pt"])
+def test_a_fold_over_another_encoder_than_a_finished_one_is_refused(sample, config, tmp_path, name):
+    before = encoder_digests(config)
+    for fold, training in enumerate(({"encoders": before}, {})):  # and one of an earlier version
+        (tmp_path / f"fold-{fold}").mkdir()
+        (tmp_path / f"fold-{fold}" / "report.json").write_text(json.dumps({"training": training}))
+    check_same_as_folds(tmp_path, digests(sample), encoder_digests(config))
+    (tmp_path / name).write_text("another")
+    changed = tmp_path / name.partition("/")[0]
+    with pytest.raises(ModelError, match=f"fold-0 was trained over another encoder: {changed} has changed"):
+        check_same_as_folds(tmp_path, digests(sample), encoder_digests(config))
+
+
+def test_encoders_of_the_hub_have_no_digest():
+    assert encoder_digests(RegressorConfig()) == {}
