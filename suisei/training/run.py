@@ -90,7 +90,7 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     model.mixed = "bf16" in str(trainer.precision)
     steps = cli.config.checkpoint_steps
     pretrainings = KeptPretrainings(folder, settings_of(cli), model.data_digests, steps, first=first)
-    with started_run(cli, folder, split) if first and checkpoint is None else nullcontext():
+    with started_run(cli, folder, split, whole) if first and checkpoint is None else nullcontext():
         with interruptible(folder, whole) if first else nullcontext():
             device = trainer.strategy.root_device
             seed, states = cli.config.seed_everything, pretrainings.of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,14 +23,24 @@ logger = logging.getLogger(__name__)
 
 RECORDS = ("config.yaml", "splits.json")
 """What marks a run as started."""
+_GO_ON = re.compile(r"(go on with )?--ckpt_path last$")
+"""How errors say that a run goes on, which one does not whose folder was taken away."""
 
 
 @contextmanager
-def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[None]:
+def started_run(
+    cli: Any, folder: Path, split: Split | None = None, whole: Path | None = None
+) -> Iterator[None]:
     """Mark a folder as that of a run while it runs, and after.
 
     A run that fails for a reason it can name, before it has anything to go on from, leaves the folder as it
-    was, so that it can be started again; one that was killed before, and starts over, stays.
+    was, so that it can be started again, and is said so; one that was killed before, and starts over, stays.
+
+    Args:
+        cli: the training command line.
+        folder: the run's.
+        split: of its data, where it has one.
+        whole: the folder of the cross-validation that the run is a fold of, which may go on all the same.
 
     Raises:
         DataError: the folder cannot be written.
@@ -42,7 +53,7 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
         except OSError as error:
             raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
         yield
-    except (SuiseiError, OSError):
+    except (SuiseiError, OSError) as error:
         if not known and not any(folder.rglob("*.ckpt")) and not any(folder.rglob("report.json")):
             for name in RECORDS:
                 (folder / name).unlink(missing_ok=True)
@@ -50,6 +61,8 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name, ignore_errors=True)
             remove_empty(made)
+            if whole is None and isinstance(error, SuiseiError) and _GO_ON.search(str(error)):
+                raise type(error)(_GO_ON.sub("start again", str(error))) from None
         raise
 
 

@@ -171,13 +171,32 @@ def test_a_run_goes_on_by_the_config_in_its_folder_alone(train, tmp_path, caplog
     assert_same_weights(whole, run)
 
 
-def test_a_full_disk_at_the_first_state_leaves_no_folder(train, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+
+def test_a_full_disk_at_the_first_state_leaves_no_folder(train, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints.torch, "save", full)
-    with pytest.raises(
-        DataError, match=r"pretraining/text\.ckpt: the checkpoint cannot be written \(No space"
-    ):
+    said = r"pretraining/text\.ckpt: the checkpoint cannot be written \(No space .* then start again$"
+    with pytest.raises(DataError, match=said):
         train(*TEXT_ALONE, output=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_in_a_later_fold_leaves_the_finished_ones_to_go_on_from(train, tmp_path, monkeypatch):
+    whole = checkpoints.write_checkpoint
+
+    def write(content, path):
+        if "fold-1" in path.parts:
+            monkeypatch.setattr(checkpoints.torch, "save", full)
+        whole(content, path)
+
+    monkeypatch.setattr(pass_states, "write_checkpoint", write)
+    options = (*TEXT_ALONE, "--data.folds=2")
+    with pytest.raises(
+        DataError, match=r"fold-1/pretraining/text\.ckpt: .*, then go on with --ckpt_path last$"
+    ):
+        train(*options, output=tmp_path / "run")
+    monkeypatch.undo()
+    train(*options, LAST, output=tmp_path / "run")
+    assert (tmp_path / "run" / "report.json").is_file()
