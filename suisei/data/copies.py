@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def copies_among(held_out: Iterable[Path | str], others: Iterable[Path | str]) -
         for name, place in own.items()
         if place in hashes and place not in there
     }
+
+
+def content_of(files: Iterable[Path | str]) -> dict[Path | str, str]:
+    """Return {a file as it is named: what stands for its content}, the same for copies and links.
+
+    Files are read as :func:`same_files` reads them.
+    """
+    names = real_paths(files)
+    paths, keys = set(names.values()), dict[str, str | None]()
+    for key in (_size, _end, _hash):
+        keys = _keys(paths, key)
+        counts = Counter(keys.values())
+        paths = {path for path, own in keys.items() if own is not None and counts[own] > 1}
+    return {name: (keys[path] or path) if path in paths else path for name, path in names.items()}
 
 
 def real_paths(paths: Iterable[Path | str]) -> dict[Path | str, str]:

@@ -14,7 +14,7 @@ from suisei.cli import counted
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.copies import copies_among
+from suisei.data.copies import content_of, copies_among
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
@@ -149,6 +149,46 @@ def load_pairs(
         pairs = list(_split(source, root, allowed))
     _check_files(pairs, source)
     return pairs
+
+
+def merge_pairs(pairs: Sequence[ImageCaptions], keys: Iterable[str]) -> dict[str, ImageCaptions]:
+    """Make one pair of those with the same key, called as the first of them; returns them by key.
+
+    In training, captions of the one would be among the negatives of the other.
+    """
+    merged: dict[str, ImageCaptions] = {}
+    for key, pair in zip(keys, pairs, strict=True):
+        merged[key] = _both(merged[key], pair) if key in merged else pair
+    return merged
+
+
+def load_different_pairs(source: str, part: str, *, root: Path | str | None = None) -> list[ImageCaptions]:
+    """Read training data as :func:`load_pairs` does, copies of an image as one, and say so.
+
+    Args:
+        source: see there.
+        part: of the data, for the message.
+        root: see there.
+    """
+    pairs = load_pairs(source, root=root)
+    contents = content_of(pair.image for pair in pairs)
+    merged = list(merge_pairs(pairs, [contents[pair.image] for pair in pairs]).values())
+    if len(merged) < len(pairs):
+        _LOG.warning(
+            "data.%s: of %d image files %d differ; copies count as one image, with the captions of all",
+            *(part, len(pairs), len(merged)),
+        )
+    return merged
+
+
+def _both(first: ImageCaptions, second: ImageCaptions) -> ImageCaptions:
+    return ImageCaptions(
+        first.image,
+        tuple(dict.fromkeys((*first.captions, *second.captions))),
+        (*first.generated_images, *second.generated_images),
+        tuple(dict.fromkeys((*first.generated_captions, *second.generated_captions))),
+        (*first.origins, *second.origins),
+    )
 
 
 def hold_out_captions(pairs: Sequence[ImageCaptions], count: int) -> list[ImageCaptions]:

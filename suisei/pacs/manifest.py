@@ -20,7 +20,7 @@ from suisei.data.images import content_keys
 from suisei.data.item_seeds import text_key
 from suisei.data.json_files import invalid_json
 from suisei.data.lines import LONE_RETURN
-from suisei.data.pairs import ImageCaptions
+from suisei.data.pairs import ImageCaptions, merge_pairs
 from suisei.data.paths import is_inside
 from suisei.data.writers import replacing
 from suisei.errors import DataError
@@ -104,12 +104,9 @@ def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Posit
     """Give every image the captions generated from it and the images generated from its captions.
 
     What it has already stays, and comes first. Each image stands beside the caption that it was made from.
-    Pairs of one image, under one name or as copies of a file, become one, called as the first of them: in
-    training, captions of the one would be among the negatives of the other.
+    Pairs of one image, under one name or as copies of a file, become one, called as the first of them.
     """
-    merged: dict[str, ImageCaptions] = {}
-    for key, pair in zip(content_keys([pair.image for pair in pairs]), pairs, strict=True):
-        merged[key] = _both(merged[key], pair) if key in merged else pair
+    merged = merge_pairs(pairs, content_keys([pair.image for pair in pairs]))
     joined = []
     for key, pair in merged.items():
         made = positives.get(key)
@@ -132,16 +129,6 @@ def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Posit
             )
         )
     return joined
-
-
-def _both(first: ImageCaptions, second: ImageCaptions) -> ImageCaptions:
-    return ImageCaptions(
-        first.image,
-        tuple(dict.fromkeys((*first.captions, *second.captions))),
-        (*first.generated_images, *second.generated_images),
-        (*first.generated_captions, *second.generated_captions),
-        (*first.origins, *second.origins),
-    )
 
 
 def write_pairs(path: Path, pairs: Sequence[ImageCaptions]) -> None:

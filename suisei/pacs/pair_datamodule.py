@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs, warn_unless_apart
+from suisei.data.pairs import ImageCaptions, hold_out_captions, load_different_pairs, warn_unless_apart
 from suisei.errors import ConfigError, DataError
 from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
@@ -64,7 +64,7 @@ class PairDataModule(ResumableData):
     with as many times the batch size would, and a resumed run those of an uninterrupted one.
 
     Args:
-        train: training pairs, see :func:`suisei.data.pairs.load_pairs`.
+        train: training pairs, see :func:`suisei.data.pairs.load_different_pairs`.
         validation: validation pairs.
         root: the folder of Flickr8k, or of a file's images.
         batch_size: images per batch and process.
@@ -106,7 +106,7 @@ class PairDataModule(ResumableData):
         """
         parts = {}
         for part, source in self.sources.items():
-            pairs = hold_out_captions(load_pairs(source, root=self.root), self.hold_out)
+            pairs = hold_out_captions(load_different_pairs(source, part, root=self.root), self.hold_out)
             parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
             self.pairs += pairs
         self.train_part, self.validation_part = parts["train"], parts["validation"]

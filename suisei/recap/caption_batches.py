@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import load_pairs, warn_unless_apart
+from suisei.data.pairs import load_different_pairs, warn_unless_apart
 from suisei.models.latent import padded
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
@@ -60,7 +60,7 @@ class LatentData(ResumableData):
     both kinds, batch by batch, always the same.
 
     Args:
-        train: training pairs, see :func:`suisei.data.pairs.load_pairs`.
+        train: training pairs, see :func:`suisei.data.pairs.load_different_pairs`.
         validation: validation pairs.
         root: the folder of Flickr8k, or of a file's images.
         batch_size: captions per batch.
@@ -93,7 +93,7 @@ class LatentData(ResumableData):
             ConfigError: fewer training captions than a batch.
             DataError: bad data.
         """
-        found = {part: load_pairs(self.sources[part], root=self.root) for part in PARTS}
+        found = {part: load_different_pairs(self.sources[part], part, root=self.root) for part in PARTS}
         warn_unless_apart(found["train"], found["validation"])
         for part, pairs in found.items():
             start = len(self.images)

@@ -167,6 +167,27 @@ def test_copies_of_images_that_are_trained_on_are_said(folder, caplog):
     assert f"{folder / 'copy1.png'}, which is {folder / rows[0]['image']} there" in said
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_copies_of_an_image_are_one_with_the_captions_of_all(folder, caplog, link):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    original, copy = folder / rows[0]["image"], folder / "copy.png"
+    copy.unlink(missing_ok=True)
+    if link:
+        copy.symlink_to(original)
+    else:
+        copy.write_bytes(original.read_bytes())
+    another = {"image": "copy.png", "captions": ["another", rows[0]["captions"][0]]}
+    (folder / "copied.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, another]))
+    data = PairDataModule(str(folder / "copied.jsonl"), str(folder / "train.jsonl"), batch_size=4)
+    data.load()
+    assert len(data.train_part) == len(data.validation_part) == len(rows)
+    assert data.pairs[0].image == original
+    assert data.pairs[0].captions == (*rows[0]["captions"], "another")
+    assert data.pairs[1 : len(rows)] == data.pairs[len(rows) + 1 :]  # the others are as they were
+    assert f"data.train: of {len(rows) + 1} image files {len(rows)} differ; copies count" in caplog.text
+    assert "data.validation: of" not in caplog.text
+
+
 def test_a_single_validation_image_is_refused(folder):
     one = folder / "one.jsonl"
     one.write_text((folder / "train.jsonl").read_text().splitlines(keepends=True)[0])

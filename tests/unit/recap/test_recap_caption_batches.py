@@ -131,3 +131,13 @@ def test_training_goes_on_with_the_batches_it_would_have_had(made):
 def test_too_few_captions_for_a_batch_are_refused(made):
     with pytest.raises(ConfigError, match="13 training captions do not fill a batch of 14"):
         made(batch_size=14)
+
+
+def test_captions_of_a_copy_are_of_the_image_itself(made, tmp_path):
+    (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
+    with (tmp_path / "pairs.jsonl").open("a") as file:
+        file.write(json.dumps({"image": "copy.png", "captions": ["A dog on grass"]}) + "\n")
+    data = made()
+    owner = data.owners["train"][data.captions["train"].index("A dog on grass")]
+    assert data.images[owner] == tmp_path / "0.png"
+    assert len(set(data.owners["train"])) == 7
