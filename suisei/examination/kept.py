@@ -68,7 +68,8 @@ class Kept:
         except OSError as error:
             raise DataError(f"{self._folder}: cannot be written to: {error.strerror or error}") from None
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps(content, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+            # In ASCII, for a path may hold bytes that are no text, which UTF-8 has nothing for.
+            temporary.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -104,30 +104,6 @@ def test_bad_rows_are_left_out_and_counted(jsts):
     assert place.note == "1 bad row left out"
 
 
-def test_finished_work_is_kept_until_what_decides_it_changes(tmp_path):
-    made = []
-
-    def make():
-        made.append(True)
-        return {"number": len(made)}
-
-    kept = Kept(tmp_path / "kept")
-    assert kept.get("a/b", "d1", make) == {"number": 1}
-    assert Kept(tmp_path / "kept").get("a/b", "d1", make) == {"number": 1}
-    assert kept.get("a b", "d1", make) == {"number": 2}  # another name, though the file names are alike
-    assert kept.get("a/b", "d2", make) == {"number": 3}
-    for path in (tmp_path / "kept").iterdir():
-        path.write_text("{broken")
-    assert kept.get("a/b", "d2", make) == {"number": 4}
-    assert kept.reused == 0
-
-
-def test_failures_are_tried_again(tmp_path):
-    kept = Kept(tmp_path)
-    assert kept.get("a", "d", lambda: {"error": "no memory"}) == {"error": "no memory"}
-    assert kept.get("a", "d", lambda: {"number": 1}) == {"number": 1}
-
-
 def test_the_digest_of_samples_sees_all_that_decides_a_figure(samples):
     one = samples[:2]
     digest = samples_digest(one)
