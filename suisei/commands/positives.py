@@ -139,13 +139,7 @@ def _add_generator_options(add: Add, add_to_images: Add) -> None:
         metavar="P",
         help="sample from the likeliest words that have this share of the probability (default: search)",
     )
-    add(
-        "--max-tokens",
-        type=whole(1, 1000),
-        default=30,
-        metavar="N",
-        help="tokens of the longest caption; default 30",
-    )
+    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="of a caption at most; default 30")
     add = add_to_images
     add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
     add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
