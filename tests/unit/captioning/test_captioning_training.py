@@ -236,7 +236,7 @@ def test_a_captioner_that_says_nothing_is_warned_of(monkeypatch, tmp_path, all_c
 
 def test_weights_are_chosen_by_no_cider_that_cannot_be_told(tmp_path, captioned):
     config = str(config_of(tmp_path, captioned))  # one image of four validates
-    with pytest.raises(DataError, match=r"1 validation image\(s\) give no CIDEr.*--monitor val_loss"):
+    with pytest.raises(DataError, match=r"1 validation image give no CIDEr.*--monitor val_loss"):
         main(["--config", config, "--monitor", "val_cider"])
     assert not (tmp_path / "run").exists()
     assert main(["--config", config]) == 0

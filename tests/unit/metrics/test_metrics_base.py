@@ -105,7 +105,7 @@ def test_a_metric_that_loses_scores_is_a_defect_and_not_cut_short():
 
 
 def test_no_score_at_all_has_no_corpus_score():
-    with pytest.raises(DataError, match="no score for any of the 2"):
+    with pytest.raises(DataError, match="no score for any of 2"):
         Longest().corpus_score(["a", "b"], np.array([np.nan, np.nan]))
 
 
