@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suisei.data.copies import copies_among
+from suisei.data.copies import content_of, copies_among
 from suisei.data.leaks import describe_shared, linked_groups, shared_contents, shared_image
 from suisei.data.sample import CaptionSample
 from suisei.training.datamodule import CaptionDataModule
@@ -129,6 +129,24 @@ def test_an_image_of_both_parts_is_no_copy_of_itself(pictures, tmp_path):
     copy = tmp_path / "copy.png"
     copy.write_bytes(pictures[0].read_bytes())
     assert copies_among([pictures[0], copy], pictures) == {str(copy): str(pictures[0])}
+
+
+def test_files_are_one_by_all_of_their_content_alone(tmp_path):
+    end = b"the same" * 1000  # longer than what is read of an end
+    contents = {
+        "a": b"1" + end,
+        "copy": b"1" + end,
+        "begins otherwise": b"2" + end,
+        "ends otherwise": b"1" * 8001,
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    found = content_of(tmp_path / name for name in (*contents, "link", "absent"))
+    of = {path.name: key for path, key in found.items()}
+    assert of["a"] == of["copy"]
+    assert of["link"] == of["a"]
+    assert len({of[name] for name in ("a", "begins otherwise", "ends otherwise", "absent")}) == 4
 
 
 def test_a_copy_is_looked_for_in_parts_that_share_images_alone(pictures, tmp_path):
