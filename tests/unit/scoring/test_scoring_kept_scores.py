@@ -115,22 +115,25 @@ def test_images_in_memory_are_told_apart(tmp_path):
     assert len(Noting.seen) == 4
 
 
-def test_what_was_refused_is_so_again_without_being_tried(tmp_path):
+@pytest.mark.parametrize("images", [False, True])  # which can be read, and are not named as the reason
+def test_what_was_refused_is_so_again_without_being_tried(tmp_path, images):
+    samples, kept = looked_at(tmp_path) if images else SAMPLES, tmp_path / "kept"
     Noting.refuses = TEXTS[5]
-    first = score(tmp_path)
+    first = score(kept, samples)
     Noting.refuses = None
-    again = score(tmp_path)
+    again = score(kept, samples)
     assert first.refused == again.refused == {5: f"its image: cannot be read ({TEXTS[5]})"}
     assert np.array_equal(first.scores, again.scores, equal_nan=True)
     assert TEXTS[5] not in Noting.seen
 
 
 def looked_at(tmp_path):
-    """Return eleven samples with images; the fifth and the ninth are larger than a limit of 100 pixels."""
+    """Return eleven samples with images; two, of two blocks, are larger than a limit of 100 pixels."""
     samples = []
-    for number, sample in enumerate(SAMPLES, start=1):
+    for number, sample in enumerate(SAMPLES):
         path = tmp_path / f"{number}.png"
-        Image.new("RGB", (30, 30) if number in (5, 9) else (8, 8)).save(path)
+        side = {6: 30, 9: 60}.get(number, 8)
+        Image.new("RGB", (side, side)).save(path)
         samples.append(replace(sample, image=path))
     return samples
 
@@ -144,14 +147,14 @@ def test_what_was_refused_for_an_image_that_can_be_read_now_is_scored_with_its_b
     plain = score_column(MetricPlan("noting"), samples)
     monkeypatch.setenv("SUISEI_MAX_IMAGE_PIXELS", "100")
     if killed:
-        Noting.stop_at = TEXTS[9]
+        Noting.stop_at = TEXTS[8]
         with pytest.raises(KeyboardInterrupt):
             score(kept, samples)
         Noting.stop_at = None
     else:
-        assert list(score(kept, samples).refused) == [4, 8]
+        assert list(score(kept, samples).refused) == [6, 9]
         Noting.seen.clear()
-        assert list(score(kept, samples).refused) == [4, 8]
+        assert list(score(kept, samples).refused) == [6, 9]
         assert Noting.seen == []  # as long as nobody has mended them
     monkeypatch.delenv("SUISEI_MAX_IMAGE_PIXELS")
     Noting.seen.clear()
@@ -162,6 +165,19 @@ def test_what_was_refused_for_an_image_that_can_be_read_now_is_scored_with_its_b
     assert score(kept, samples).scores.tolist() == plain.scores.tolist()
     assert Noting.seen == []
     assert len(list(kept.iterdir())) == 1
+
+
+def test_what_is_refused_still_keeps_its_reason_while_another_block_is_scored(tmp_path, monkeypatch):
+    monkeypatch.setitem(REGISTRY, "noting", Entry(f"{__name__}:Reading", (), "a fake"))
+    samples, kept = looked_at(tmp_path), tmp_path / "kept"
+    monkeypatch.setenv("SUISEI_MAX_IMAGE_PIXELS", "100")
+    before = score(kept, samples).refused
+    monkeypatch.setenv("SUISEI_MAX_IMAGE_PIXELS", "1000")
+    Noting.seen.clear()
+    again = [score(kept, samples) for _ in range(2)]
+    assert [column.refused for column in again] == [{9: before[9]}] * 2
+    assert [np.flatnonzero(np.isnan(column.scores)).tolist() for column in again] == [[9]] * 2
+    assert sorted(Noting.seen) == TEXTS[4:8]
 
 
 def test_a_second_run_is_told_of_the_option_that_there_is(tmp_path):
