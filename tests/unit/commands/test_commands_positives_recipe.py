@@ -10,6 +10,7 @@ from suisei.data.images import content_key
 from suisei.data.item_seeds import text_key
 from suisei.encoders.text_to_image import model_identity
 from suisei.errors import ConfigError
+from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR
 from suisei.pacs.manifest import read_positives
 from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
@@ -52,9 +53,11 @@ def test_another_model_in_the_same_folder_is_refused(made, model):
         made("captions", CAPTIONS, "--model", str(model))
 
 
-@pytest.mark.parametrize(("kind", "settings"), [("captions", CAPTIONS), ("images", IMAGES)])
-def test_the_usual_model_is_another_than_the_one_that_was_named(made, kind, settings):
-    with pytest.raises(ConfigError, match="was made with model 'model', this run has '"):
+@pytest.mark.parametrize(
+    ("kind", "settings", "usual"), [("captions", CAPTIONS, CAPTIONER), ("images", IMAGES, ILLUSTRATOR)]
+)
+def test_the_usual_model_is_another_than_the_one_that_was_named(made, kind, settings, usual):
+    with pytest.raises(ConfigError, match=f"was made with model 'model', this run has '{usual}'"):
         made(kind, settings)
 
 
