@@ -8,6 +8,7 @@ import pytest
 
 from suisei import cli
 from suisei.cli import threads_each, usable_cores
+from suisei.commands import score, score_metrics, score_shards
 
 
 @pytest.fixture
@@ -91,3 +92,20 @@ def test_the_module_that_trains_does_as_the_command():
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "PASSIVE", done.stderr
+
+
+@pytest.mark.parametrize("module", [score_metrics, score_shards])
+def test_processes_that_score_side_by_side_share_the_cores(module, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "threads_each", lambda processes: asked.append(processes) or 1)
+    rows = tmp_path / "0.jsonl"
+    rows.write_text('{"id": "1", "candidate": "a dog"}\n')
+    shards = module is score_shards
+    given = (
+        [str(tmp_path / "{0..0}.jsonl"), str(tmp_path / "scores")]
+        if shards
+        else [str(rows), str(tmp_path / "s.csv")]
+    )
+    options = ["--metrics", "length", "--processes", "2", "--quiet"]
+    assert score.main(["--input", given[0], "--output", given[1], *options]) == 0
+    assert asked == [2]
