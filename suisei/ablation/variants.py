@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +62,11 @@ def choose_variants(
         settings: the full configuration, as plain values.
 
     Raises:
-        ConfigError: an unknown name; the valid ones are listed.
+        ConfigError: an unknown name; the valid ones are listed. Or two of the user's with one name.
     """
+    twice = [name for name, count in Counter(variant.name for variant in own).items() if count > 1]
+    if twice:
+        raise ConfigError(f"--variant {twice[0]!r}: two have that name; give one of them another")
     defined = {variant.name: variant for variant in own}
     known = [FULL, *BUILT_IN, *defined]
     unknown = [name for name in names or () if name not in known]
@@ -90,7 +94,7 @@ def parse_variant(text: str) -> Variant:
     """Read ``NAME:key=value,key=value``; commas inside brackets or quotes belong to a value.
 
     Raises:
-        ConfigError: the text has another form, or the name could not be a folder's.
+        ConfigError: the text has another form, a key twice, or a name that could not be a folder's.
     """
     name, colon, rest = text.partition(":")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) or name in (FULL, *BUILT_IN):
@@ -102,6 +106,8 @@ def parse_variant(text: str) -> Variant:
         key, equals, value = part.partition("=")
         if not (equals and re.fullmatch(r"[\w.]+", key.strip())):
             raise ConfigError(f"--variant {text!r}: {part!r} is not key=value, such as model.image=null")
+        if key.strip() in changes:
+            raise ConfigError(f"--variant {text!r}: {key.strip()} is there twice; give it one value")
         changes[key.strip()] = value.strip()
     if not changes:
         raise ConfigError(f"--variant {text!r}: expected NAME:key=value,key=value")

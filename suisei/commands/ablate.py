@@ -150,8 +150,8 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
         settings: options of ``suisei train``.
 
     Raises:
-        ConfigError: an unknown variant, a setting that the ablation decides itself, or a config that cannot
-            be read or holds nothing.
+        ConfigError: an unknown variant, one with the name of a report, a setting that the ablation decides
+            itself, or a config that cannot be read or holds nothing.
     """
     from suisei.ablation.runs import Run
     from suisei.commands.train import quiet_libraries, with_config
@@ -173,6 +173,9 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
     names = [name.strip() for name in options.variants.split(",")] if options.variants else None
     variants, skipped = choose_variants(names, own, resolve(arguments))
     folder = Path(options.output or f"runs/{Path(options.config).stem}-ablation")
+    reports = {path.name for path in _reports(folder)}
+    if taken := [variant.name for variant in own if variant.name.lower() in reports]:
+        raise ConfigError(f"--variant {taken[0]!r}: a report of the ablation has that name; give another")
     resolved = {variant.name: resolve([*arguments, *variant.arguments]) for variant in variants}
     runs = [
         Run(
@@ -206,14 +209,18 @@ def resolve(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _check_reports(plan: Plan, options: argparse.Namespace) -> None:
     if plan.folder.is_dir():
-        files = _files(plan)
-        reports = [("--output:", file) for file in (files.json, files.markdown, files.latex)]
-        plot = ("--output:", plan.folder / _PLOT)
-        check_outputs(reports, given(vars(options), "config"), pictures=[plot])
+        *texts, plot = [("--output:", file) for file in _reports(plan.folder)]
+        check_outputs(texts, given(vars(options), "config"), pictures=[plot])
+
+
+def _reports(folder: Path) -> list[Path]:
+    """Return the files of text and the picture that are written in the end."""
+    return [folder / name for name in ("report.json", "report.md", "report.tex", _PLOT)]
 
 
 def _files(plan: Plan) -> Files:
-    return Files(plan.folder / "report.json", plan.folder / "report.md", plan.folder / "report.tex")
+    json, markdown, latex, _ = _reports(plan.folder)
+    return Files(json, markdown, latex)
 
 
 def _announce(plan: Plan, console: Console) -> None:

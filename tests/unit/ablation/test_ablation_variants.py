@@ -174,10 +174,17 @@ def test_own_variants():
     assert [each.name for each in chosen] == ["full", "no-idf", "wide"]
 
 
-@pytest.mark.parametrize("text", ["wide", "wide:", "a/b:x=1", "full:x=1", "no-idf:x=1", "wide:x", "..:x=1"])
+@pytest.mark.parametrize(
+    "text", ["wide", "wide:", "a/b:x=1", "full:x=1", "no-idf:x=1", "wide:x", "..:x=1", "wide:x=1,y=2, x=3"]
+)
 def test_refused_variants(text):
     with pytest.raises(ConfigError, match="--variant"):
         parse_variant(text)
+
+
+def test_two_variants_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="--variant 'wide': two have that name"):
+        choose_variants([], [parse_variant("wide:x=1"), parse_variant("wide:x=2")], settings())
 
 
 def test_unknown_variants_list_the_known():

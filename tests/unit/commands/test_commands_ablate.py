@@ -127,12 +127,14 @@ def test_dry_run_writes_nothing(tmp_path, capsys):
         (("--seed_everything", "3"), "--seed_everything is not for an ablation"),
         (("--ckpt_path=last",), "--ckpt_path is not for an ablation"),
         (("--variants", "no-such"), "no variant 'no-such'"),
+        (("--variant", "report.json:trainer.max_epochs=1"), "a report of the ablation has that name"),
+        (("--variant", "Differences.png:trainer.max_epochs=1"), "a report of the ablation has that name"),
         (("--config", "configs/pacs.yaml"), "trains an encoder alone"),
         (("--config", "configs/pretrain.yaml"), "trains an encoder alone"),
     ],
 )
 def test_refused_options(arguments, message, tmp_path, capsys):
-    assert command("--config", "scenes", "--output", tmp_path / "ab", *arguments) == 2
+    assert command("--config", "scenes", "--output", tmp_path / "ab", "--dry-run", *arguments) == 2
     assert message in capsys.readouterr().err
 
 
