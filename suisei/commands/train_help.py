@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from suisei.cli import write_output
+from suisei.cli import terminated_like_interrupted, write_output
 from suisei.errors import SuiseiError
+from suisei.training.first_process import started_by_another
 from suisei.training.setting_names import as_settings
 
 _UNKNOWN = "unrecognized arguments: "
@@ -62,15 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if asked is not None:
         del arguments[asked + 1]
-    from suisei.commands.train import main as train
+    # Others than the first process end without a word: it is the first that says something.
+    with nullcontext() if started_by_another() else terminated_like_interrupted():
+        from suisei.commands.train import main as train  # takes seconds
 
-    try:
-        return train(arguments)
-    except SuiseiError as error:
-        text = in_settings(str(error))
-        if text == str(error):
-            raise
-        raise type(error)(text) from error
+        try:
+            return train(arguments)
+        except SuiseiError as error:
+            text = in_settings(str(error))
+            if text == str(error):
+                raise
+            raise type(error)(text) from error
 
 
 def in_settings(text: str) -> str:

@@ -28,6 +28,11 @@ def known_to_those_it_starts() -> Iterator[None]:
         os.environ.pop(_NUMBER, None)
 
 
+def started_by_another() -> bool:
+    """Say, before it ends with that one, whether a training started this process for itself."""
+    return _NUMBER in os.environ
+
+
 def end_with_first_process() -> None:
     """Let this process, if a training started it for itself, end as soon as that one is gone."""
     first = os.environ.pop(_NUMBER, None)

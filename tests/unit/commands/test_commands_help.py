@@ -1,7 +1,9 @@
 """Help that is short and quick, and what is said after a slip."""
 
 import argparse
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -229,3 +231,29 @@ def test_an_option_says_its_default(command, monkeypatch):
         if "default" not in action.help
     ]
     assert not silent
+
+
+@pytest.mark.parametrize("first", [None, "1"])
+def test_a_request_to_terminate_while_training_is_imported_is_like_ctrl_c(first, monkeypatch, capsys):
+    """Of the process that a person started: those that it starts itself leave the word to it."""
+    ended = []
+
+    def else_handled(*_):
+        ended.append("otherwise")
+        raise KeyboardInterrupt
+
+    class Importing:
+        def __getattr__(self, name):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setitem(sys.modules, "suisei.commands.train", Importing())
+    if first is not None:
+        monkeypatch.setenv("SUISEI_FIRST_PROCESS", first)
+    before = signal.signal(signal.SIGTERM, else_handled)
+    try:
+        assert main(["train"]) == 130
+        assert signal.getsignal(signal.SIGTERM) is else_handled
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert bool(ended) == (first is not None)
+    assert capsys.readouterr().err == "suisei: interrupted\n"
