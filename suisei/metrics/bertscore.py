@@ -132,7 +132,7 @@ class BertScore(Metric):
     def settings(self) -> dict[str, str]:
         """Return encoder, layer, output, idf, rescaling and precision."""
         own = {
-            "model": model_label(self.model_name),
+            "model": signed_label(self.model_name),
             "layer": str(self.num_layers),
             "output": self.output,
             "idf": f"fitted-{self._documents}" if self.idf else "no",
@@ -385,3 +385,15 @@ def model_label(name: str) -> str:
     named = [*(files or sorted(folder.glob("*.bin"))[:1]), *described_by(folder)]
     hashed = hashlib.sha256("".join(map(file_hash, named)).encode()).hexdigest()[:12]
     return f"{folder.resolve().name}-sha256-{hashed}"
+
+
+def signed_label(name: str) -> str:
+    """Return :func:`model_label`, of a hub name with the revision that is loaded: NAME@REVISION."""
+    from transformers.utils import cached_file
+
+    from suisei.encoders.hub_errors import hub_guard, no_bars
+
+    if Path(name).is_dir():
+        return model_label(name)
+    with hub_guard(name), no_bars():  # the file lies in a folder that is called as the revision
+        return f"{name}@{Path(cached_file(name, 'config.json')).parent.name[:12]}"

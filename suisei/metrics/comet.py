@@ -86,14 +86,17 @@ class Comet(Metric):
         self._version: str | None = None
 
     def settings(self) -> dict[str, str]:
-        """Return the model, the version of the package, and which reference stands for what."""
+        """Return the model, its settings, the package's version, and which reference stands for what."""
         from suisei.encoders.weights import file_hash
 
         if self._version is None:
             self._version = self._run(["-c", _VERSION_SCRIPT]).strip()
         path = Path(self.model)
-        model = f"sha256-{file_hash(path)}" if path.is_file() else self.model
-        return {"model": model, "unbabel-comet": self._version, "src": "ref1", "ref": "ref2-else-ref1"}
+        model = {"model": f"sha256-{file_hash(path)}" if path.is_file() else self.model}
+        beside = path.absolute().parent.parent / "hparams.yaml"  # where COMET reads which kind of model it is
+        if path.is_file() and beside.is_file():
+            model["hparams"] = f"sha256-{file_hash(beside)}"
+        return {**model, "unbabel-comet": self._version, "src": "ref1", "ref": "ref2-else-ref1"}
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         rows = [

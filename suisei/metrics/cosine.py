@@ -15,7 +15,7 @@ from suisei.encoders.locks import Lock
 from suisei.encoders.precision_words import PRECISION
 from suisei.errors import UnavailableError
 from suisei.metrics.base import Metric
-from suisei.metrics.bertscore import model_label
+from suisei.metrics.bertscore import signed_label
 from suisei.progress import progress_bar
 from suisei.ranges import Word, check
 
@@ -76,7 +76,7 @@ class Cosine(Metric):
 
     def settings(self) -> dict[str, str]:
         """Return encoder, pooling, how references are taken together, prefix and precision."""
-        own = {"model": model_label(self.model_name), "pool": "mean", "ref": self.references}
+        own = {"model": signed_label(self.model_name), "pool": "mean", "ref": self.references}
         if self.prefix:
             own["prefix"] = repr(self.prefix)  # its spaces count: they change the vectors
         return {**own, "dtype": self.precision}

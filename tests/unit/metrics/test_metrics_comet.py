@@ -75,6 +75,18 @@ def test_signature_names_the_package_version_and_the_model(environment, tmp_path
     assert str(tmp_path) not in signature
 
 
+def test_signature_follows_the_settings_beside_a_checkpoint(environment, tmp_path):
+    """COMET reads the kind of model, and how it mixes layers, from the folder above the checkpoint's."""
+    python, checkpoint = environment(), tmp_path / "model" / "checkpoints" / "model.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"weights")
+    signatures = {Comet(python, model=str(checkpoint)).signature}
+    for kind in ("regression_metric", "unified_metric"):
+        (tmp_path / "model" / "hparams.yaml").write_text(f"class_identifier: {kind}\n")
+        signatures.add(Comet(python, model=str(checkpoint)).signature)
+    assert len(signatures) == 3
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

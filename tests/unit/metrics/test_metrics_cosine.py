@@ -1,6 +1,7 @@
 """Cosine of sentence vectors, beside transformers' own way to them."""
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -122,3 +123,19 @@ def test_no_bar_is_drawn_while_an_encoder_is_read(tiny_bert, monkeypatch):
     get_metric(f"cosine:{tiny_bert}", device="cpu").score(SAMPLES[:1])
     get_metric(f"bertscore:{tiny_bert}", device="cpu", num_layers=1).score(SAMPLES[:1])
     assert (seen, bar) == ([False, False], [True])
+
+
+def test_signatures_tell_revisions_of_one_hub_name_apart(tiny_bert, tmp_path, monkeypatch):
+    """What is kept under the signature of one revision is not taken for scores of another."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    repository, signatures = tmp_path / "models--org--encoder", set()
+    (repository / "refs").mkdir(parents=True)
+    for commit in ("1" * 40, "2" * 40):
+        shutil.copytree(tiny_bert, repository / "snapshots" / commit)
+        (repository / "refs" / "main").write_text(commit)
+        for metric in ("cosine", "bertscore"):
+            signature = get_metric(f"{metric}:org/encoder", device="cpu").signature
+            assert signature.startswith(f"{metric}|model:org/encoder@{commit[:12]}|")
+            signatures.add(signature)
+    assert len(signatures) == 4
