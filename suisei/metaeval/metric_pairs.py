@@ -199,7 +199,7 @@ def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSett
         a, b = paired_rows(a, b, kind, averaging)
         if agree(a, kind, averaging).value < agree(b, kind, averaging).value:
             better, worse, a, b = worse, better, b, a
-        interval = metrics.interval((better, a), (worse, b), both)
+        interval, reason = _interval(metrics, (better, a), (worse, b), both)
         test = permutation_test(
             a, b, kind, averaging,
             unit=settings.unit, n_permutations=settings.permutations, seed=settings.seed,
@@ -207,7 +207,7 @@ def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSett
     except CorrelationError as error:
         return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))
     cells = {
-        "difference": Cell(test.difference, interval.low, interval.high, interval.left_out, test.test),
+        "difference": Cell(test.difference, interval.low, interval.high, reason, test.test),
         "p": Cell(test.p_value, signature=test.test, is_p_value=True),
     }
     if _has_williams(settings):
@@ -217,6 +217,17 @@ def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSett
     row = Row(f"{better}{VERSUS}{worse}", cells, info={"n": len(a.x), **info})
     units = len(a.group_names) if settings.unit == "group" else len(np.unique(a.item))
     return _Compared(better, worse, test, row, units)
+
+
+def _interval(
+    metrics: _Metrics, better: tuple[str, Rows], worse: tuple[str, Rows], both: np.ndarray
+) -> tuple[Interval, str | None]:
+    """Return the interval of a difference, and what it leaves out or why there is none."""
+    try:
+        interval = metrics.interval(better, worse, both)
+    except CorrelationError as error:
+        return Interval(None, None), f"no interval: {error}"
+    return interval, interval.left_out
 
 
 def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[_Compared]) -> list[str]:

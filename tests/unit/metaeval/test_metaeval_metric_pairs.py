@@ -1,5 +1,6 @@
 """Metrics compared pair by pair: order, gaps, notes and columns."""
 
+import re
 import weakref
 from dataclasses import replace
 
@@ -145,6 +146,22 @@ def test_a_pair_without_a_common_sample_says_so_and_is_not_counted(rated):
     few = compare_metrics(parts, samples, EvaluationSettings(n_resamples=49)).table.notes
     assert not any("too few" in note for note in few)  # 2 / 50 is within 5 %, 3 / 50 would not be
     assert result.ranks["first"] == result.ranks["second"] == 1
+
+
+def test_a_difference_without_an_interval_is_shown_with_its_p_value():
+    """One image drawn twice has no correlation, which of two images is half of the resamples."""
+    samples = [
+        CaptionSample("a dog", rating=Rating((value,), 1, 5), group=group)
+        for group, value in (("one", 1.0), ("two", 4.0))
+    ]
+    scores = {"right": np.array([0.1, 0.9]), "wrong": np.array([0.9, 0.1])}
+    settings = EvaluationSettings(n_resamples=99, correlation="tau-b", seed=1)
+    [row] = rows_of(compare_metrics(scores, samples, settings)).values()
+    assert row.error is None
+    difference = row.cells["difference"]
+    assert (difference.value, difference.low, difference.high) == (pytest.approx(2), None, None)
+    assert re.fullmatch(r"no interval: undefined on \d+ of 99 resamples", difference.reason)
+    assert 0.25 < row.cells["p"].value <= 1  # two images that are swapped or not: one of four in favour
 
 
 def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
