@@ -209,7 +209,7 @@ def _accounted(
     metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarray, refused: Mapping[int, DataError]
 ) -> tuple[np.ndarray, Counter[str]]:
     """Return scores [N] without infinities, which no figure can be made of, and why samples have none."""
-    reasons = dict(metric.missing(samples))
+    reasons = {n: why for n, why in metric.missing(samples).items() if n not in refused}
     scores = np.where(np.isfinite(scores), scores, np.nan)
     for position in np.flatnonzero(np.isnan(scores)).tolist():
         if position not in refused:

@@ -82,12 +82,13 @@ class KeptScores:
             self._scored, path, {label: signature}, list(zip(rows, digests, strict=True)), metric, batch_size,
             progress,
         )  # fmt: skip
+        lacking = metric.missing(samples)  # before it scores: what it finds then is in the file
         kept, found = _whole(path, label, len(rows)), len(rows)
         if kept is None:
             kept, found = score()
         if mended := _mended(kept[:found], samples):
             kept, _ = score(kept, {row - row % BLOCK for row in mended})
-        return _columns(kept, label, metric, samples)
+        return _columns(kept, label, lacking)
 
     def _scored(
         self,
@@ -147,11 +148,13 @@ def _score_block(
     metric: Metric, label: str, block: Sequence[tuple[Row, str]], batch_size: int
 ) -> list[ScoredRow]:
     samples = [row.sample for row, _ in block if row.sample is not None]
+    lacking = metric.missing(samples)
     scores, refused = metric.score_each(samples, batch_size=batch_size)
     for position in refused:
         if gone := vanished(samples[position]):
             raise KeptError(f"{gone} is not there any more; the same command goes on once it is back")
-    reasons = {position: one_line(error, None) for position, error in refused.items()}
+    found = {position: why for position, why in metric.missing(samples).items() if position not in lacking}
+    reasons = found | {position: one_line(error, None) for position, error in refused.items()}
     return [
         _scored_row(row, digest, label, float(score), reasons.get(position))
         for position, ((row, digest), score) in enumerate(zip(block, scores, strict=True))
@@ -201,8 +204,7 @@ def _whole(path: Path, label: str, count: int) -> list[_Kept] | None:
     return found if len(found) == count else None
 
 
-def _columns(kept: Sequence[_Kept], label: str, metric: Metric, samples: Sequence[CaptionSample]) -> Scores:
-    lacking = metric.missing(samples)
+def _columns(kept: Sequence[_Kept], label: str, lacking: Container[int]) -> Scores:
     refused = {
         position: DataError(_reason(error, label))
         for position, (score, error) in enumerate(kept)

@@ -52,6 +52,22 @@ class Reading(Noting):
         return super()._score(samples, **options)
 
 
+class Declining(Metric):
+    """Knows only once it has scored that it has none for some captions, as RECAP does."""
+
+    name = "declining"
+
+    def __init__(self):
+        self.declined: set[str] = set()
+
+    def missing(self, samples):
+        return {n: f"declined {s.id}" for n, s in enumerate(samples) if s.candidate in self.declined}
+
+    def _score(self, samples, *, batch_size, progress):
+        self.declined |= {sample.candidate for sample in samples if sample.candidate.endswith("x")}
+        return np.array([np.nan if s.candidate in self.declined else 1.0 for s in samples])
+
+
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     monkeypatch.setitem(REGISTRY, "noting", Entry(f"{__name__}:Noting", (), "a fake"))
@@ -212,3 +228,15 @@ def test_a_folder_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("suisei.scoring.output._write", full)
     with pytest.raises(KeptError, match="No space left on device"):
         score(tmp_path / "kept")
+
+
+def test_why_a_metric_has_no_score_is_known_at_the_next_start_where_it_finds_out_as_it_scores(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(REGISTRY, "declining", Entry(f"{__name__}:Declining", (), "a fake"))
+    samples = [CaptionSample(text, id=text) for text in ("a dog", "a fox", "a cat", "an ox", "an owl")]
+    plan, keep = MetricPlan("declining", {}), KeptScores(tmp_path)
+    first, again = (score_column(plan, samples, keep=keep) for _ in range(2))
+    assert first.refused == again.refused == {1: "declined a fox", 3: "declined an ox"}
+    assert first.missing == again.missing == {}
+    np.testing.assert_array_equal(again.scores, [1, np.nan, 1, np.nan, 1])
