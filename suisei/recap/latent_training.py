@@ -175,7 +175,12 @@ class LatentTraining(StepTraining):
         return loss.total
 
     def validation_step(self, batch: LatentBatch, batch_idx: int) -> None:
-        """Log the loss, its parts, and how often a caption is nearer to its image than one made wrong."""
+        """Log the loss, its parts, and how often a caption is nearer to its image than one made wrong.
+
+        ``val_mse`` is the mean over captions, what is of a kind of negatives that over captions with one.
+        ``val_loss`` is the mean of the batches' losses by their captions, so that the triplet part of a batch
+        counts as much as its captions, however many of them have a negative.
+        """
         loss, further = self.losses(batch)
         assert batch.there is not None
         size = len(batch.ids)
