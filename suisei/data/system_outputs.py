@@ -20,6 +20,7 @@ from suisei.data.system_keys import image_keys
 from suisei.errors import DataError
 
 _SHOWN = 3
+_CAPTIONS = "captions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +189,7 @@ def _join(
 
 def _image_of(key: str, keyed: Sequence[Mapping[str, CaptionSample]]) -> str:
     """Return the image that the first system to name one says, else a name of its own."""
-    for samples in keyed:
-        sample = samples[key]
+    for sample in (samples[key] for samples in keyed if key in samples):
         if (sample.group, sample.image, getattr(sample, "video", None)) == (None, None, None):
             continue
         try:
@@ -199,35 +199,42 @@ def _image_of(key: str, keyed: Sequence[Mapping[str, CaptionSample]]) -> str:
     return f"id:{key}"
 
 
+def _things(keys: Sequence[str], keyed: Sequence[Mapping[str, CaptionSample]]) -> str:
+    """Return what is counted by its key: captions, where several are of one image."""
+    return _CAPTIONS if len({_image_of(key, keyed) for key in keys}) < len(keys) else "images"
+
+
 def _note_left_out(
     files: Sequence[SystemFile],
     keyed: Sequence[Mapping[str, CaptionSample]],
     given: CaptionFile | None,
     notes: list[str],
 ) -> None:
-    """Note the images that some system, or the file of references, says nothing about."""
+    """Note the images, or captions, that some system or the file of references says nothing about."""
     every = list(dict.fromkeys(key for samples in keyed for key in samples))
+    things = _things(every, keyed)
     if given is not None:
         every.sort(key=lambda key: key not in given.captions)
     for file, samples in zip(files, keyed, strict=True):
-        _note_absent(f"{file.name} has no caption for", every, samples, notes)
+        lacks = "lacks" if things == _CAPTIONS else "has no caption for"
+        _note_absent(f"{file.name} {lacks}", every, things, samples, notes)
     if given is not None:
         why = given.without_zeros(key for key in every if key not in given.captions)
-        _note_absent(f"{given.name} has no reference for", every, given.captions, notes, why)
+        _note_absent(f"{given.name} has no reference for", every, things, given.captions, notes, why)
         unused = len(given.captions) - sum(key in given.captions for key in every)
         if unused:
             notes.append(f"{given.name}: references of {counted(unused, 'other image')} are not used")
 
 
 def _note_absent(
-    what: str, every: Sequence[str], there: Iterable[str], notes: list[str], why: str = ""
+    what: str, every: Sequence[str], things: str, there: Iterable[str], notes: list[str], why: str = ""
 ) -> None:
     known = set(there)
     absent = [key for key in every if key not in known]
     if absent:
         more = ", ..." if len(absent) > _SHOWN else ""
         shown = ", ".join(absent[:_SHOWN]) + more
-        left = f"{what} {len(absent):,} of {len(every):,} images ({shown}): left out for all systems"
+        left = f"{what} {len(absent):,} of {len(every):,} {things} ({shown}): left out for all systems"
         notes.append(f"{left}; {why}" if why else left)
 
 
@@ -289,5 +296,6 @@ def _pictures(
         raise DataError(f"--images {images.folder}: no file of image {common[0]!r} is there; tried {tried}")
     if absent:
         shown = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
-        notes.append(f"{len(absent):,} of {len(common):,} images have no file in {images.folder} ({shown})")
+        count = f"{len(absent):,} of {len(common):,} {_things(common, keyed)}"
+        notes.append(f"{count} have no file in {images.folder} ({shown})")
     return found

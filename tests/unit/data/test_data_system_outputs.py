@@ -118,6 +118,7 @@ def test_image_files_with_several_captions_are_named_and_ids_or_the_same_order_j
     assert ordered.size == "3 captions of 2 images"
     named = load_systems([save("a.jsonl", rows("xxy", "123")), save("b.jsonl", rows("yx", "31"))])
     assert captions(named) == {"a": ["c0", "c2"], "b": ["c1", "c0"]}
+    assert "b lacks 1 of 3 captions (2): left out for all systems" in named.notes
     broken = [*rows("x"), {"candidate": "", "image": "x.png"}, *rows("y")]
     with pytest.raises(DataError, match="skipped, and nothing names each row once and alike in all files"):
         load_systems([save("a.jsonl", broken), save("b.jsonl", rows("xxy"))], on_error="skip")
@@ -288,6 +289,9 @@ def test_coco_names_of_images_are_tried(save, tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "2.png")
     systems = load_systems(files, images=str(tmp_path))
     assert [sample.image.suffix for sample in systems.samples["a"]] == [".jpg", ".png"]
+    rows = [{"id": id_, "candidate": "x", "group": group} for id_, group in zip("234", "ppq", strict=True)]
+    systems = load_systems([save(name, rows) for name in ("c.jsonl", "d.jsonl")], images=str(tmp_path))
+    assert any("2 of 3 captions have no file" in note for note in systems.notes)
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"no file of image '1' is there; tried 1, 1.jpg, 1.jpeg, 1.png, "):
         load_systems(files, images=str(tmp_path / "none"))
