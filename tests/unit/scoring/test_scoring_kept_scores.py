@@ -1,5 +1,6 @@
 """Scores of an evaluation that are kept: no sample is scored twice, and none with another's score."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -240,3 +241,14 @@ def test_why_a_metric_has_no_score_is_known_at_the_next_start_where_it_finds_out
     assert first.refused == again.refused == {1: "declined a fox", 3: "declined an ox"}
     assert first.missing == again.missing == {}
     np.testing.assert_array_equal(again.scores, [1, np.nan, 1, np.nan, 1])
+
+
+def test_what_a_sample_lacks_before_it_is_scored_is_not_kept_as_a_refusal(tmp_path):
+    """Its reason may name the image, which would have its block scored again at every start."""
+    samples = [CaptionSample(text, id=text) for text in ("a dog", "a fox", "an ox")]
+    metric = Declining()
+    metric.declined.add("an ox")
+    KeptScores(tmp_path).score(metric, "declining", "declining", samples, batch_size=8, progress=False)
+    [file] = tmp_path.rglob("*.jsonl")
+    kept = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert ["error" in row for row in kept] == [False, True, False]
