@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from suisei.cli import run_command, spare_cores, write_output
+from suisei.cli import keep_memory, run_command, spare_cores, write_output
 from suisei.errors import ConfigError
 from suisei.version import __version__
 
@@ -53,6 +53,7 @@ def _dispatch(argv: Sequence[str] | None) -> int:
         return 0
     name, *rest = arguments
     spare_cores()
+    keep_memory()
     if name in ("-V", "--version"):
         write_output(f"suisei {__version__}\n")
         return 0

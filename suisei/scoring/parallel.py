@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any, TextIO, TypeVar
 
+from suisei.cli import keep_memory
 from suisei.data.formats import Row
 from suisei.errors import DataError, SuiseiError, UnavailableError
 from suisei.metrics.base import Metric
@@ -208,6 +209,7 @@ _worker: tuple[Scorer | UnavailableError, CollectedWarnings] | None = None
 def worker_scorer(settings: WorkerSettings, device: str | None) -> Scorer:
     """Make the metrics of a worker process, and what scores with them."""
     os.environ["OMP_NUM_THREADS"] = str(settings.threads)  # before torch is imported
+    keep_memory()
     from suisei.metrics.registry import get_metric
 
     metrics = {}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from suisei.cli import keep_memory
 from tests.benchmarks.harness import Options, Row, machine, markdown, table_line
 
 SECTIONS = {
@@ -91,6 +92,7 @@ def main() -> int:
             setattr(options, field.name, given)
     options.root = _flickr8k()
     torch.set_num_threads(options.threads)
+    keep_memory()  # as every command does
     described = machine(options)
     rows: list[Row] = []
     for name in arguments.sections or (name for name in SECTIONS if name not in BY_NAME):

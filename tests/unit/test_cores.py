@@ -1,6 +1,7 @@
 """How many cores a process takes: those it may run on, within the share of its container."""
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -109,3 +110,26 @@ def test_processes_that_score_side_by_side_share_the_cores(module, tmp_path, mon
     options = ["--metrics", "length", "--processes", "2", "--quiet"]
     assert score.main(["--input", given[0], "--output", given[1], *options]) == 0
     assert asked == [2]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+@pytest.mark.parametrize(("given", "kept"), [({}, True), ({"MALLOC_ARENA_MAX": "8"}, False)])
+def test_freed_memory_is_kept_for_what_comes_next(given, kept):
+    program = """
+import resource
+from suisei.cli import keep_memory
+keep_memory()
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = b"x" * 100_000_000
+    del block
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    usual = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+    }
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, env={**usual, **given}, capture_output=True, text=True, check=True)
+    assert (int(done.stdout) < 1000) is kept
