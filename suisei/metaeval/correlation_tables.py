@@ -204,7 +204,8 @@ def measured_cell(
 ) -> Cell:
     """Return a correlation with its interval, or the reason why there is none.
 
-    What either leaves out, undefined groups and resamples, is in the reason as well.
+    What either leaves out, undefined groups and resamples, is in the reason as well; so is what to think of a
+    correlation that lies outside its interval.
 
     Args:
         rows: what ``measure`` takes.
@@ -237,7 +238,7 @@ def measured_cell(
             )
         except CorrelationError as error:
             reason = "; ".join(filter(None, (reason, f"no interval: {error}")))
-        reason = "; ".join(filter(None, (reason, interval.left_out))) or None
+        reason = "; ".join(filter(None, (reason, interval.left_out, interval.outside(result.value)))) or None
     return Cell(result.value, interval.low, interval.high, reason, result.signature)
 
 

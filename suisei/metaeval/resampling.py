@@ -15,6 +15,8 @@ from suisei.metaeval.tables import Cell
 
 MAX_WEIGHTS = 1 << 29
 """Most numbers that say how often a group is drawn, 4 GB: a thousand resamples of half a million groups."""
+_ROUNDING = 1e-9
+"""What a figure is not outside of its interval by: a perfect one is 1 but for its last digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class Interval:
         if not self.undefined:
             return None
         return f"{self.undefined} of {self.n_resamples} resamples left out of the interval: undefined on them"
+
+    def outside(self, value: float) -> str | None:
+        """Return what to think of a figure that lies outside; None of one inside, or without an interval."""
+        if self.low is None or self.high is None or self.low - _ROUNDING <= value <= self.high + _ROUNDING:
+            return None
+        return (
+            "a figure lies outside its interval: resamples lack some of the groups, so their correlations "
+            "are noisier and mostly nearer to 0; the figure holds, and how sure it is can be seen from the "
+            "interval's width, not from its ends"
+        )
 
 
 class RowStatistic:

@@ -23,7 +23,7 @@ class Cell:
         value: the number, or None where there is none; then ``reason`` says why.
         low: lower end of its confidence interval.
         high: upper end of its confidence interval.
-        reason: why there is no value or no interval, or what they leave out.
+        reason: why there is no value or no interval, what they leave out, or that one lies outside the other.
         signature: what the number is, in one line.
         is_p_value: show a tiny one as ``<0.001`` instead of as 0.
         digits: decimals shown, where they are not those of the table.

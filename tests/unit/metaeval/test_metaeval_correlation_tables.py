@@ -51,6 +51,26 @@ def test_samples_without_a_system_are_no_system():
     assert not any("name no system" in note for note in evaluation_table({"q": quality}, samples).notes)
 
 
+def test_a_figure_outside_its_interval_is_said_to_be_one():
+    samples, quality = rated(count=64, systems=tuple("abcdefgh"), seed=5)
+    settings = EvaluationSettings(averaging="system", n_resamples=100)
+    table = evaluation_table({"q": quality}, samples, settings)
+    cells = {kind: table.row(HUMAN).cells[kind] for kind in CORRELATIONS}
+    outside = [kind for kind, cell in cells.items() if not cell.low <= cell.value <= cell.high]
+    assert outside == ["pearson"] == [kind for kind, cell in cells.items() if cell.reason]
+    said = [note.partition(" its interval:")[0] for note in table.all_notes() if "outside" in note]
+    assert said == ["human: a figure lies outside"]
+
+
+def test_a_perfect_figure_is_not_outside_an_interval_that_ends_at_one():
+    samples, quality = rated(count=64, systems=tuple("abcd"), seed=2)
+    settings = EvaluationSettings(averaging="system", n_resamples=100)
+    cells = evaluation_table({"q": quality, "-q": -quality}, samples, settings).overall.rows
+    for row, end in zip(cells, (1, -1), strict=False):
+        assert row.cells["spearman"].value == pytest.approx(end)
+        assert row.cells["spearman"].reason is None
+
+
 @pytest.mark.parametrize(("systems", "count"), [(("s", None), 1), ((None,), 1)])
 def test_means_per_system_need_two_named_systems(systems, count):
     samples, quality = rated(systems=systems)
