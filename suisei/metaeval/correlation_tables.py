@@ -108,11 +108,16 @@ def _described(settings: EvaluationSettings) -> dict[str, Any]:
 
 
 def _notes(settings: EvaluationSettings, human: bool) -> list[str]:
-    notes = [f"{_AVERAGING_NOTE[settings.averaging]}; {_RATERS_NOTE[settings.raters]}"]
+    notes = [rows_note(settings.averaging, settings.raters)]
     if human:
         notes.append(_HUMAN_NOTE)
     notes += settings.interval_notes("groups")
     return notes
+
+
+def rows_note(averaging: str = "pooled", raters: str = "rows") -> str:
+    """Return the line under a table that says what was correlated."""
+    return f"{_AVERAGING_NOTE[averaging]}; {_RATERS_NOTE[raters]}"
 
 
 def _metric_row(name: str, data: AgreementData, settings: EvaluationSettings) -> Row:

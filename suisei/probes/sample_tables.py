@@ -18,6 +18,7 @@ from suisei.data.spoken import beside_references_in
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
+from suisei.metaeval.correlation_tables import rows_note
 from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.resampling import bootstrap_difference
 from suisei.metaeval.tables import Cell, Row, Section, Table
@@ -65,6 +66,7 @@ def reference_table(
             sections.append(Section(_title(metrics, metric, language), tuple(rows)))
     notes = (
         "the same samples in every row, with the first references of a seeded order",
+        f"{rows_note()}; n counts samples",
         f"change in Pearson: to the row above; bootstrap over images, {n_resamples} resamples, seed {seed}",
     )
     shown = {"pearson": "Pearson", "tau-c": "Kendall tau-c", "change": "change in Pearson"}

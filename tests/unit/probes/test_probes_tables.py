@@ -115,6 +115,20 @@ def test_more_references_row_by_row():
         reference_table([LENGTH], [CaptionSample("a dog", rating=0.5)] * 3)
 
 
+def test_more_references_take_each_rating_as_a_row_and_say_so():
+    ratings = [(1, 2, 5), (2, 4, 4), (3, 3, 1), (5, 4, 5)]
+    rows = [
+        CaptionSample("a dog" + "s" * n, ("a",), rating=Rating(values, 1, 5), group=str(n))
+        for n, values in enumerate(ratings)
+    ]
+    table = reference_table([LENGTH], rows, n_resamples=0)
+    cells = table.row("1").cells
+    expected = np.corrcoef(np.repeat(np.arange(4), 3), np.ravel(ratings))[0, 1]
+    assert (cells["pearson"].value, cells["n"].value) == (pytest.approx(expected), 4)
+    row = "all rows are correlated at once; each rating is a row of its own beside its sample's score"
+    assert f"{row}; n counts samples" in table.notes
+
+
 def test_captions_of_one_image_lose_the_interval_and_no_correlation():
     rows = [replace(sample, group="one") for sample in captions() if sample.language == "en"]
     scores = np.random.default_rng(0).random(4 * len(rows))
