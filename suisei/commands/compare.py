@@ -128,7 +128,8 @@ def _parser() -> CommandParser:
     )
     add(
         "--examples", type=whole(0, 1000), default=5, metavar="N",
-        help="images per metric on which two systems differ most (default 5)",
+        help="images, or captions where an image has several, per metric on which two systems differ most "
+        "(default 5)",
     )  # fmt: skip
     add(
         "--examples-of", metavar="A,B", type=filled,

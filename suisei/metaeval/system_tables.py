@@ -187,7 +187,7 @@ def as_dict(outcome: MetricOutcome, examples: Sequence[Example] = ()) -> dict[st
         "pairs": [_pair_dict(pair) for pair in outcome.pairs],
         "examples": [
             {
-                "image": example.image,
+                example.kind: example.name,
                 "scores": dict(example.scores),
                 "captions": dict(example.captions),
                 "references": list(example.references),
@@ -225,7 +225,7 @@ def example_lines(examples: Mapping[str, Sequence[Example]]) -> list[str]:
         lines += ["", f"{scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most"]
         width = max(len(name) for name in (*shown[0].scores, "references"))
         for example in shown:
-            lines.append(f"  image {example.image}")
+            lines.append(f"  {example.kind} {example.name}")
             for name, score in example.scores.items():
                 figure = f"{shown_score(label, score):>7}"
                 lines.append(f"    {name:<{width}}  {figure}  {_one_line(example.captions[name])}")
@@ -243,7 +243,7 @@ def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
         if shown:
             lines += [f"## {scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most", ""]
         for example in shown:
-            lines.append(f"- image `{example.image}`")
+            lines.append(f"- {example.kind} `{example.name}`")
             for name, score in example.scores.items():
                 lines.append(
                     f"  - **{name}** {shown_score(label, score)}: {_one_line(example.captions[name])}"

@@ -111,9 +111,18 @@ class MetricOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An image on which two systems' captions score differently."""
+    """An image on which two systems' captions score differently.
 
-    image: str
+    Attributes:
+        name: of the image; of the caption, where a system has several of an image.
+        kind: "image" or "caption", which the name is of.
+        scores: {system: score of its caption}.
+        captions: {system: its caption}.
+        references: of the image.
+    """
+
+    name: str
+    kind: str
     scores: Mapping[str, float]
     captions: Mapping[str, str]
     references: tuple[str, ...]
@@ -334,9 +343,11 @@ def most_different(
         return []
     gaps = np.nan_to_num(np.abs(outcome.scores[a] - outcome.scores[b]), nan=0.0)
     order = [int(place) for place in np.argsort(-gaps, kind="stable")[:count] if gaps[place] > outcome.tie]
+    kind = "caption" if outcome.n > outcome.images else "image"
     return [
         Example(
             str(samples[a][place].id),
+            kind,
             {name: float(outcome.scores[name][place]) for name in pair},
             {name: samples[name][place].candidate for name in pair},
             samples[a][place].references,

@@ -73,15 +73,15 @@ def difference_cards(label: str, examples: Sequence[Example], pictures: Mapping[
     Args:
         label: the metric.
         examples: of :func:`suisei.metaeval.systems.most_different`.
-        pictures: {image: file or PIL image, or None}.
+        pictures: {name of the image, or caption: file or PIL image, or None}.
     """
     cards = []
     for example in examples:
-        picture, problem = _picture(pictures.get(example.image))
+        picture, problem = _picture(pictures.get(example.name))
         (first, caption), *others = example.captions.items()
         cards.append(
             Card(
-                title=example.image,
+                title=example.name,
                 candidate=f"{first}: {caption}",
                 references=example.references[:SHOWN_REFERENCES],
                 more_references=max(0, len(example.references) - SHOWN_REFERENCES),

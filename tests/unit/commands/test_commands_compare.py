@@ -124,17 +124,25 @@ def test_several_captions_of_an_image_are_said_and_make_nothing_surer(tmp_path, 
         ]
         path, out = tmp_path / "all.jsonl", tmp_path / "out.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert run(path, "--metrics", "chrf", "--bootstrap", 50, "--json", out) == 0
+        markdown = tmp_path / f"{times}.md"
+        shown = ["--json", out, "--markdown", markdown]
+        assert run(path, "--metrics", "chrf", "--bootstrap", 50, *shown) == 0
         reports.append(json.loads(out.read_text()))
     once, again = reports
     assert (once["images"], again["images"], again["captions"]) == (5, 5, 15)
     assert again["tables"]["systems"]["title"] == "Captioning systems on 15 captions of 5 images"
-    assert "2 systems on 15 captions of 5 images" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "2 systems on 15 captions of 5 images" in said.err
     (pair,), (same,) = once["metrics"][0]["pairs"], again["metrics"][0]["pairs"]
     assert [same[each] for each in ("p_bootstrap", "p_permutation")] == [
         pair[each] for each in ("p_bootstrap", "p_permutation")
     ]
     assert (same["low"], same["high"]) == pytest.approx((pair["low"], pair["high"]))
+    image, caption = (each["metrics"][0]["examples"][0] for each in reports)
+    assert f"- image `{image['image']}`" in (tmp_path / "1.md").read_text()
+    assert f"- caption `{caption['caption']}`" in (tmp_path / "3.md").read_text()
+    assert f"  caption {caption['caption']}\n" in said.out
+    assert "image" not in caption
 
 
 def test_one_file_with_a_system_column(tmp_path, capsys):

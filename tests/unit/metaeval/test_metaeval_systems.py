@@ -206,7 +206,7 @@ def test_traces_of_a_score_are_no_difference():
         (pair,) = outcome.pairs
         assert (pair.better, pair.wins, pair.ties, pair.losses) == ("a", 1, 3, 1)
         samples = {name: [CaptionSample("x", id=str(n)) for n in range(5)] for name in "ab"}
-        assert [each.image for each in most_different(outcome, samples, ("a", "b"), 5)] == ["0", "3"]
+        assert [each.name for each in most_different(outcome, samples, ("a", "b"), 5)] == ["0", "3"]
 
 
 def test_of_a_distance_the_lower_is_better():
@@ -313,11 +313,11 @@ def test_the_examples_are_the_largest_differences():
     scores = [[0.5, 0.9, np.nan, 0.3], [0.5, 0.1, 0.0, 0.4]]
     outcome = compare_systems([fake(scores)], ["a", "b"], Resampling(0))[0]
     found = most_different(outcome, samples, ("b", "a"), 5)
-    assert [example.image for example in found] == ["i1", "i3"]  # equal and missing ones are none
+    assert [example.name for example in found] == ["i1", "i3"]  # equal and missing ones are none
     assert found[0].captions == {"b": "b 1", "a": "a 1"}
     assert found[0].scores == {"b": 0.1, "a": 0.9}
     assert most_different(outcome, samples, ("a", "b"), 1) == [
-        type(found[0])("i1", {"a": 0.9, "b": 0.1}, {"a": "a 1", "b": "b 1"}, ("r",))
+        type(found[0])("i1", "image", {"a": 0.9, "b": 0.1}, {"a": "a 1", "b": "b 1"}, ("r",))
     ]
     text = example_markdown({"fake": found, "none": []})
     assert "## fake: where b and a differ most" in text

@@ -142,6 +142,6 @@ def test_a_plot_says_how_it_counts_where_samples_have_several_ratings(values, no
     ("label", "shown"), [("bleu-4", ("bleu-4 x100", "43.8", "0.0")), ("chrf", ("chrf", "0.438", "0.000"))]
 )
 def test_differences_of_systems_are_at_the_scale_of_their_tables(label, shown):
-    example = Example("1", {"a": 0.4381, "b": -0.0}, {"a": "a dog", "b": "a cat"}, ("a dog",))
+    example = Example("1", "image", {"a": 0.4381, "b": -0.0}, {"a": "a dog", "b": "a cat"}, ("a dog",))
     found = difference_cards(label, [example], {})
     assert (found.title.rpartition(": ")[2], *dict(found.cards[0].figures).values()) == shown
