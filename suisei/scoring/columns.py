@@ -51,6 +51,10 @@ Scores = tuple[np.ndarray, dict[int, DataError]]
 """float64 [N], and {position: why the sample was refused}."""
 
 
+KnownScores = tuple[np.ndarray, dict[int, DataError], dict[int, str]]
+"""The same, and {position: why there is no score} of what the metric found as it scored, perhaps earlier."""
+
+
 class KeptError(DataError):
     """Scores cannot be kept: that ends the run, not the metric alone."""
 
@@ -67,7 +71,7 @@ class KeepsScores(Protocol):
         *,
         batch_size: int,
         progress: bool,
-    ) -> Scores:
+    ) -> KnownScores:
         """Score samples, as far as they are not kept already."""
 
 
@@ -176,14 +180,14 @@ def score_column(
             idf_folder.mkdir(parents=True, exist_ok=True)
             metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.label)}.json")
         signature = metric.signature + fitted
-        scores, refused = (
-            metric.score_each(samples, batch_size=batch_size, progress=progress)
+        scores, refused, found = (
+            (*metric.score_each(samples, batch_size=batch_size, progress=progress), {})
             if keep is None
             else keep.score(metric, plan.label, signature, samples, batch_size=batch_size, progress=progress)
         )
         if not metric.higher_is_better and shared is None:
             signature += NEGATED
-        scores, missing = _accounted(metric, samples, scores, refused)
+        scores, missing = _accounted(scores, refused, found | metric.missing(samples))
         parts = summands(metric, samples, scores) if shared is not None else None
         backbone = metric.backbone
     except KeptError:
@@ -206,10 +210,10 @@ def score_column(
 
 
 def _accounted(
-    metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarray, refused: Mapping[int, DataError]
+    scores: np.ndarray, refused: Mapping[int, DataError], missing: Mapping[int, str]
 ) -> tuple[np.ndarray, Counter[str]]:
     """Return scores [N] without infinities, which no figure can be made of, and why samples have none."""
-    reasons = {n: why for n, why in metric.missing(samples).items() if n not in refused}
+    reasons = {n: why for n, why in missing.items() if n not in refused}
     scores = np.where(np.isfinite(scores), scores, np.nan)
     for position in np.flatnonzero(np.isnan(scores)).tolist():
         if position not in refused:

@@ -17,7 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
-from suisei.scoring.columns import KeptError, Scores
+from suisei.scoring.columns import KeptError, KnownScores
 from suisei.scoring.digest import row_digest, value_digest
 from suisei.scoring.output import FileOutput, tidy
 from suisei.scoring.row_format import RowFormat
@@ -28,7 +28,7 @@ BLOCK = 1024
 """Samples that are scored and written together."""
 
 _Kept = tuple[float, str | None]
-"""A score, and what the file says where the metric refused the sample."""
+"""A score, and what the file says where there is none: with the metric's name, if the sample was refused."""
 
 
 class KeptScores:
@@ -61,7 +61,7 @@ class KeptScores:
         *,
         batch_size: int = 64,
         progress: bool = False,
-    ) -> Scores:
+    ) -> KnownScores:
         """Score samples block by block; what is in the folder already is read and not scored.
 
         Args:
@@ -154,28 +154,22 @@ def _score_block(
         if gone := vanished(samples[position]):
             raise KeptError(f"{gone} is not there any more; the same command goes on once it is back")
     found = {position: why for position, why in metric.missing(samples).items() if position not in lacking}
-    reasons = found | {position: one_line(error, None) for position, error in refused.items()}
+    errors = found | {position: f"{label}: {one_line(error, None)}" for position, error in refused.items()}
     return [
-        _scored_row(row, digest, label, float(score), reasons.get(position))
+        _scored_row(row, digest, label, float(score), errors.get(position))
         for position, ((row, digest), score) in enumerate(zip(block, scores, strict=True))
     ]
 
 
 def _known_block(label: str, block: Sequence[tuple[Row, str]], before: Sequence[_Kept]) -> list[ScoredRow]:
     return [
-        _scored_row(row, digest, label, score, None if error is None else _reason(error, label))
+        _scored_row(row, digest, label, score, error)
         for (row, digest), (score, error) in zip(block, before, strict=True)
     ]
 
 
-def _scored_row(row: Row, digest: str, label: str, score: float, reason: str | None) -> ScoredRow:
-    errors = {} if reason is None else {label: reason}
-    return ScoredRow(row.number, row.id or row.number, {label: score}, errors, digest=digest)
-
-
-def _reason(error: str, label: str) -> str:
-    """Return why a metric gave no score, of what a file of its scores says."""
-    return error.removeprefix(f"{label}: ")
+def _scored_row(row: Row, digest: str, label: str, score: float, error: str | None) -> ScoredRow:
+    return ScoredRow(row.number, row.id or row.number, {label: score}, bad=error, digest=digest)
 
 
 def _mended(kept: Sequence[_Kept], samples: Sequence[CaptionSample]) -> list[int]:
@@ -204,13 +198,16 @@ def _whole(path: Path, label: str, count: int) -> list[_Kept] | None:
     return found if len(found) == count else None
 
 
-def _columns(kept: Sequence[_Kept], label: str, lacking: Container[int]) -> Scores:
-    refused = {
-        position: DataError(_reason(error, label))
-        for position, (score, error) in enumerate(kept)
-        if error is not None and math.isnan(score) and position not in lacking
-    }
-    return np.array([score for score, _ in kept], dtype=np.float64), refused
+def _columns(kept: Sequence[_Kept], label: str, lacking: Container[int]) -> KnownScores:
+    refused, found, head = {}, {}, f"{label}: "
+    for position, (score, error) in enumerate(kept):
+        if error is None or not math.isnan(score) or position in lacking:
+            continue
+        if error.startswith(head):
+            refused[position] = DataError(error.removeprefix(head))
+        else:
+            found[position] = error
+    return np.array([score for score, _ in kept], dtype=np.float64), refused, found
 
 
 def _name(label: str, decides: list[Any]) -> str:

@@ -116,7 +116,7 @@ def test_scores_of_a_metric_fitted_to_another_corpus_are_others(tmp_path):
     for corpus in (["a dog", "a cat"], ["a dog", "xx"]):
         metric = get_metric("cider")
         metric.fit([CaptionSample("x", (text,)) for text in corpus])
-        scores, _ = KeptScores(tmp_path).score(metric, "cider", metric.signature, SAMPLES)
+        scores, *_ = KeptScores(tmp_path).score(metric, "cider", metric.signature, SAMPLES)
         found.append((metric.signature, scores.tolist()))
     assert found[0][0] == found[1][0]
     assert found[0][1] != found[1][1]
@@ -231,16 +231,17 @@ def test_a_folder_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
         score(tmp_path / "kept")
 
 
-def test_why_a_metric_has_no_score_is_known_at_the_next_start_where_it_finds_out_as_it_scores(
+def test_what_a_metric_finds_it_has_no_score_of_is_missing_as_without_keep_and_at_the_next_start(
     tmp_path, monkeypatch
 ):
     monkeypatch.setitem(REGISTRY, "declining", Entry(f"{__name__}:Declining", (), "a fake"))
     samples = [CaptionSample(text, id=text) for text in ("a dog", "a fox", "a cat", "an ox", "an owl")]
     plan, keep = MetricPlan("declining", {}), KeptScores(tmp_path)
-    first, again = (score_column(plan, samples, keep=keep) for _ in range(2))
-    assert first.refused == again.refused == {1: "declined a fox", 3: "declined an ox"}
-    assert first.missing == again.missing == {}
-    np.testing.assert_array_equal(again.scores, [1, np.nan, 1, np.nan, 1])
+    plain, first, again = (score_column(plan, samples, keep=each) for each in (None, keep, keep))
+    for column in (plain, first, again):
+        assert column.missing == {"declined a fox": 1, "declined an ox": 1}
+        assert column.refused == {}
+        np.testing.assert_array_equal(column.scores, [1, np.nan, 1, np.nan, 1])
 
 
 def test_what_a_sample_lacks_before_it_is_scored_is_not_kept_as_a_refusal(tmp_path):
