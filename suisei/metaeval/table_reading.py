@@ -76,6 +76,7 @@ def _cell(cell: Mapping[str, Any]) -> Cell:
     return Cell(
         value, low, high,
         str(cell["reason"]) if cell.get("reason") else None,
+        str(cell["signature"]) if cell.get("signature") else None,
         is_p_value=bool(cell.get("is_p_value")),
         digits=None if digits is None else min(max(int(digits), 0), 10),
     )  # fmt: skip

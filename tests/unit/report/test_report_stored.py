@@ -25,7 +25,11 @@ TABLE = Table(
     {"x": "X", "n": "n"},
     (
         Section(
-            "overall", (Row("a", {"x": Cell(0.5, 0.25, 0.75), "n": Cell(7)}, "sig"), Row("b", error="no"))
+            "overall",
+            (
+                Row("a", {"x": Cell(0.5, 0.25, 0.75, signature="x|n:7"), "n": Cell(7)}, "sig"),
+                Row("b", error="no"),
+            ),
         ),
         Section(
             "language: ja", (Row("a", {"x": Cell(1e-9, is_p_value=True), "n": Cell(None, reason="none")}),)
@@ -41,6 +45,8 @@ def test_a_table_comes_back_as_it_was():
     read = read_table(json.loads(json.dumps(TABLE.as_dict(), allow_nan=False)))
     assert read.to_markdown() == TABLE.to_markdown()
     assert read.to_latex() == TABLE.to_latex()
+    for own, section in zip(read.sections, TABLE.sections, strict=True):
+        assert [row.cells for row in own.rows] == [row.cells for row in section.rows]
 
 
 def test_a_table_without_headings_gets_them_from_its_cells():
