@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,11 +61,10 @@ def choose_variants(
         settings: the full configuration, as plain values.
 
     Raises:
-        ConfigError: an unknown name; the valid ones are listed. Or two of the user's with one name.
+        ConfigError: an unknown name; the valid ones are listed. Or two of the user's with one name, or with
+            names that differ in case alone.
     """
-    twice = [name for name, count in Counter(variant.name for variant in own).items() if count > 1]
-    if twice:
-        raise ConfigError(f"--variant {twice[0]!r}: two have that name; give one of them another")
+    _check_apart([variant.name for variant in own])
     defined = {variant.name: variant for variant in own}
     known = [FULL, *BUILT_IN, *defined]
     unknown = [name for name in names or () if name not in known]
@@ -90,17 +88,32 @@ def choose_variants(
     return chosen, skipped
 
 
+def _check_apart(names: Sequence[str]) -> None:
+    """Refuse names that are one, or one folder on a disk that ignores case."""
+    before: dict[str, str] = {}
+    for name in names:
+        other = before.get(name.lower())
+        if other is not None:
+            same = "two have that name" if other == name else f"it differs from {other!r} in case alone"
+            raise ConfigError(f"--variant {name!r}: {same}; give one of them another")
+        before[name.lower()] = name
+
+
 def parse_variant(text: str) -> Variant:
     """Read ``NAME:key=value,key=value``; commas inside brackets or quotes belong to a value.
 
     Raises:
-        ConfigError: the text has another form, a key twice, or a name that could not be a folder's.
+        ConfigError: the text has another form, a key twice, or a name that could not be a folder's or is that
+            of another variant but for its case.
     """
     name, colon, rest = text.partition(":")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) or name in (FULL, *BUILT_IN):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise ConfigError(
-            f"--variant {text!r}: the name must be new, of letters, digits, '.', '_', '+' and '-'"
+            f"--variant {text!r}: the name must be of letters, digits, '.', '_', '+' and '-', and begin with "
+            "a letter or digit"
         )
+    if (known := name.lower()) in (FULL, *BUILT_IN):  # one folder, on a disk that ignores case
+        raise ConfigError(f"--variant {text!r}: there is {known!r} already; give it another name")
     changes: Changes = {}
     for part in _split(rest) if colon else []:
         key, equals, value = part.partition("=")

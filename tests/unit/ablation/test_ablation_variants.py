@@ -182,9 +182,18 @@ def test_refused_variants(text):
         parse_variant(text)
 
 
-def test_two_variants_of_one_name_are_refused():
-    with pytest.raises(ConfigError, match="--variant 'wide': two have that name"):
-        choose_variants([], [parse_variant("wide:x=1"), parse_variant("wide:x=2")], settings())
+@pytest.mark.parametrize(
+    ("name", "why"), [("wide", "two have that name"), ("Wide", "it differs from 'wide' in case alone")]
+)
+def test_two_variants_of_one_name_or_folder_are_refused(name, why):
+    with pytest.raises(ConfigError, match=f"--variant '{name}': {why}; give one of them another"):
+        choose_variants([], [parse_variant("wide:x=1"), parse_variant(f"{name}:x=2")], settings())
+
+
+@pytest.mark.parametrize(("name", "known"), [("FULL", "full"), ("No-IDF", "no-idf"), ("no-idf", "no-idf")])
+def test_a_variant_cannot_have_the_folder_of_a_built_in_one(name, known):
+    with pytest.raises(ConfigError, match=f"there is '{known}' already; give it another name"):
+        parse_variant(f"{name}:x=1")
 
 
 def test_unknown_variants_list_the_known():
