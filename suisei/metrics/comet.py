@@ -29,18 +29,19 @@ _SHOWN_LINES = 20
 _INSTALL = "python -m venv ENV && ENV/bin/pip install unbabel-comet 'setuptools<81'"
 
 _SCRIPT = """
-import json, os, sys
+import json, sys
 source, target, model, batch_size, gpus = sys.argv[1:6]
-from comet import download_model, load_from_checkpoint
+from comet import load_from_checkpoint
 with open(source, encoding="utf-8") as file:
     rows = [json.loads(line) for line in file]
-scorer = load_from_checkpoint(model if os.path.exists(model) else download_model(model))
+scorer = load_from_checkpoint(model)
 answer = scorer.predict(rows, batch_size=int(batch_size), gpus=int(gpus), progress_bar=False)
 scores = answer["scores"] if isinstance(answer, dict) else getattr(answer, "scores", None) or answer[0]
 with open(target, "w", encoding="utf-8") as file:
     file.writelines(json.dumps(float(score)) + "\\n" for score in scores)
 """
 
+_DOWNLOAD_SCRIPT = "import sys; from comet import download_model; print(download_model(sys.argv[1]))"
 _VERSION_SCRIPT = "from importlib.metadata import version; print(version('unbabel-comet'))"
 
 
@@ -84,6 +85,7 @@ class Comet(Metric):
         self.gpus = gpus
         self.timeout = timeout
         self._version: str | None = None
+        self._downloaded: str | None = None
 
     def settings(self) -> dict[str, str]:
         """Return the model, its settings, the package's version, and which reference stands for what."""
@@ -92,11 +94,24 @@ class Comet(Metric):
         if self._version is None:
             self._version = self._run(["-c", _VERSION_SCRIPT]).strip()
         path = Path(self.model)
-        model = {"model": f"sha256-{file_hash(path)}" if path.is_file() else self.model}
+        model = {"model": f"sha256-{file_hash(path)}" if path.is_file() else self._signed_name()}
         beside = path.absolute().parent.parent / "hparams.yaml"  # where COMET reads which kind of model it is
         if path.is_file() and beside.is_file():
             model["hparams"] = f"sha256-{file_hash(beside)}"
         return {**model, "unbabel-comet": self._version, "src": "ref1", "ref": "ref2-else-ref1"}
+
+    def _checkpoint(self) -> str:
+        """Return the path of the checkpoint; COMET downloads one that is named, and says where it is."""
+        if Path(self.model).exists():
+            return self.model
+        if self._downloaded is None:
+            self._downloaded = self._run(["-c", _DOWNLOAD_SCRIPT, self.model]).strip().rpartition("\n")[2]
+        return self._downloaded
+
+    def _signed_name(self) -> str:
+        """Return NAME@REVISION where the checkpoint is in the hub's folder of a revision, else the name."""
+        _, snapshot, inside = self._checkpoint().rpartition(f"{os.sep}snapshots{os.sep}")
+        return f"{self.model}@{inside.partition(os.sep)[0][:12]}" if snapshot else self.model
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         rows = [
@@ -111,7 +126,8 @@ class Comet(Metric):
             source, target = Path(folder, "rows.jsonl"), Path(folder, "scores.jsonl")
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             source.write_text(text, encoding="utf-8")
-            self._run(["-c", _SCRIPT, str(source), str(target), self.model, str(batch_size), str(self.gpus)])
+            settings = [self._checkpoint(), str(batch_size), str(self.gpus)]
+            self._run(["-c", _SCRIPT, str(source), str(target), *settings])
             return self._read(target, len(samples))
 
     def _read(self, target: Path, expected: int) -> np.ndarray:

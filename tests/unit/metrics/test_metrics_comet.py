@@ -75,6 +75,34 @@ def test_signature_names_the_package_version_and_the_model(environment, tmp_path
     assert str(tmp_path) not in signature
 
 
+@pytest.mark.parametrize(
+    ("place", "signed"),
+    [
+        (
+            "hub/models--some--name/snapshots/0123456789abcdef/checkpoints/model.ckpt",
+            "some/name@0123456789ab",
+        ),
+        ("unbabel_comet/some/name/checkpoints/model.ckpt", "some/name"),
+    ],
+)
+def test_signature_names_the_revision_that_is_scored_with(environment, tmp_path, place, signed):
+    """The hub's model may be another one between the signature and the scores: it is downloaded once."""
+    python = environment("scores = [float(self.path.endswith('model.ckpt'))] * len(samples)")
+    package, asked = tmp_path / "site" / "comet.py", tmp_path / "asked"
+    download = f"""
+def download_model(name):
+    print("a line of its own")
+    open({str(asked)!r}, "a").write(name + " ")
+    return {str(tmp_path / place)!r}
+"""
+    package.write_text(package.read_text() + download)
+    metric = Comet(python, model="some/name")
+    assert f"|model:{signed}|" in metric.signature
+    assert metric.score(SAMPLES[:1], batch_size=7)[0] == 1
+    assert f"|model:{signed}|" in metric.signature
+    assert asked.read_text() == "some/name "
+
+
 def test_signature_follows_the_settings_beside_a_checkpoint(environment, tmp_path):
     """COMET reads the kind of model, and how it mixes layers, from the folder above the checkpoint's."""
     python, checkpoint = environment(), tmp_path / "model" / "checkpoints" / "model.ckpt"
