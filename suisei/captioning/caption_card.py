@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.version import __version__
 
@@ -28,6 +29,7 @@ def card(facts: Mapping[str, Any], config: Any) -> str:
         for name, value in vars(config.model).items()
     }
     images = facts["images"]
+    trained = counted(images["train"], "training image")
     tested = f", {images['test']:,} for the test" if images["test"] else ""
     return f"""# A captioner
 
@@ -36,7 +38,7 @@ Writes captions of images in {languages}. Trained with suisei {__version__} by c
     suisei caption --model FOLDER --images FOLDER_OF_IMAGES --output captions.jsonl
 
 ## Data
-{sources}. {images["train"]:,} training images, {images["validation"]:,} for validation, which chose the
+{sources}. {trained}, {images["validation"]:,} for validation, which chose the
 weights{tested}.
 
 ## Figures
@@ -44,8 +46,8 @@ weights{tested}.
 Of captions by {facts["decoding"]}; CIDEr's idf is of the references of the same images.
 
 ## Training
-{facts["steps"]:,} steps in {facts["minutes"]:.1f} minutes, seed {facts["seed"]}; {facts["weights"]:,}
-weights; tower {eyes}.
+{counted(facts["steps"], "step")} in {facts["minutes"]:.1f} minutes, seed {facts["seed"]};
+{facts["weights"]:,} weights; tower {eyes}.
 
 ```json
 {json.dumps(settings, indent=2, ensure_ascii=False, default=vars)}

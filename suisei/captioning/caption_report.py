@@ -58,7 +58,7 @@ class Comparison:
     def tables(self) -> dict[str, Table]:
         """Return the table of the systems and that of their differences."""
         count = len(next(iter(self.samples.values())))
-        title = f"Start and tuned model on {count:,} images"
+        title = f"Start and tuned model on {counted(count, 'image')}"
         return {
             "systems": system_table(self.outcomes, list(self.samples), title, self.notes),
             "pairs": pair_table(self.outcomes, self.settings),

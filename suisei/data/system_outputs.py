@@ -297,5 +297,5 @@ def _pictures(
     if absent:
         shown = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
         count = f"{len(absent):,} of {len(common):,} {_things(common, keyed)}"
-        notes.append(f"{count} have no file in {images.folder} ({shown})")
+        notes.append(f"{images.folder} has no file for {count} ({shown})")
     return found

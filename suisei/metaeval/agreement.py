@@ -276,9 +276,7 @@ def systemless_notes(samples: Sequence[CaptionSample], averaging: str) -> list[s
     without = sum(not sample.system for sample in samples)
     if averaging != "system" or without in (0, len(samples)):
         return []
-    return [
-        f"{without:,} of {len(samples):,} samples name no system, and are left out of the means per system"
-    ]
+    return [f"left out of the means per system: {without:,} of {len(samples):,} samples, without a system"]
 
 
 def group_values(rows: Rows, correlation: str) -> np.ndarray:

@@ -271,8 +271,9 @@ def _item_notes(datas: Mapping[str, AgreementData], settings: EvaluationSettings
     if settings.unit != "item" or not several:
         return []
     return [
-        f"samples are swapped one by one, but {several:,} of {len(counts):,} groups (images) have several; "
-        "a metric's errors on one image go together, so that p-values are too small: swap groups instead"
+        f"samples are swapped one by one, with several in {several:,} of {counted(len(counts), 'group')} "
+        "(images); a metric's errors on one image go together, so that p-values are too small: swap groups "
+        "instead"
     ]
 
 

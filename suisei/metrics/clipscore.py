@@ -119,9 +119,10 @@ class ContrastiveScore(DualMetric):
         if self._warned_of_negative or not count:
             return
         self._warned_of_negative = True
+        have = "has" if count == 1 else "have"
         warnings.warn(
-            f"{self.name}: {count} of {len(best)} captions have a negative cosine with every reference and a "
-            "positive one with the image: their harmonic mean means nothing and may be any number; "
+            f"{self.name}: {count} of {len(best)} captions {have} a negative cosine with every reference and "
+            "a positive one with the image: their harmonic mean means nothing and may be any number; "
             f"clip_reference=True (--metric-option {self.name}.clip_reference=true) clips the former at 0 as "
             "the papers do; later ones are scored without another warning",
             stacklevel=4,

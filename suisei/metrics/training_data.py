@@ -11,7 +11,7 @@ from suisei.data.benchmarks import BENCHMARKS
 from suisei.errors import ModelError, UnavailableError
 from suisei.metrics.default_model import default_model
 
-_SOURCES = re.compile(r"^## Data\n+(.+?): [\d,]+ training samples", re.MULTILINE)
+_SOURCES = re.compile(r"^## Data\n+(.+?): [\d,]+ training samples?\b", re.MULTILINE)
 BEFORE = "Its text encoder had learned from ratings of"
 SECOND = "The second had learned from ratings of"
 """How a card begins to name ratings that another training than the model's own learned from."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from suisei.cli import counted
 from suisei.version import __version__
 
 
@@ -16,7 +17,7 @@ def latent_card(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         facts: what ``report.json`` says.
         settings: of the model.
     """
-    counts = ", ".join(f"{count:,} {part} images" for part, count in facts["images"].items())
+    counts = ", ".join(counted(count, f"{part} image") for part, count in facts["images"].items())
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in facts["validation"].items())
     return f"""# RECAP, latent
 

@@ -262,10 +262,11 @@ def shown_problems(problems: Sequence[str], rest_in: str = "") -> str:
     """Return the first problems, and how many more there are.
 
     >>> shown_problems(["a", "b", "c", "d", "e", "f"], ", all in the JSON")
-    'a; b; c; d; e; and 1 more problems, all in the JSON'
+    'a; b; c; d; e; and 1 more problem, all in the JSON'
     """
     rest = len(problems) - SHOWN_PROBLEMS
-    return "; ".join([*problems[:SHOWN_PROBLEMS], *([f"and {rest} more problems{rest_in}"] * (rest > 0))])
+    others = [f"and {counted(rest, 'more problem')}{rest_in}"] if rest > 0 else []
+    return "; ".join([*problems[:SHOWN_PROBLEMS], *others])
 
 
 def refused_samples(columns: Sequence[ScoreColumn], samples: Sequence[CaptionSample]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.metrics.training_data import BEFORE, learned_sentence
 from suisei.training.cautions import as_markdown
@@ -92,7 +93,7 @@ def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         return (
             "It looks at an image where one is given, but no rated training sample had one: measure it first."
         )
-    share = f"{data['images']:,} of its {data['samples']['train']:,} rated training samples"
+    share = f"{data['images']:,} of its {counted(data['samples']['train'], 'rated training sample')}"
     return f"It reads an image where one is given; {share} had one."
 
 
@@ -137,7 +138,8 @@ def describe_data(data: dict[str, Any]) -> str:
     """Return a paragraph on the data of a run: where from, how much, how split."""
     given = {part: f" of {source}" for part, source in data.get("given", {}).items()}
     counts = ", ".join(
-        f"{count:,} {_NAMES[part]} samples{given.get(part, '')} in {data['groups'][part]:,} groups"
+        f"{counted(count, f'{_NAMES[part]} sample')}{given.get(part, '')} in "
+        f"{counted(data['groups'][part], 'group')}"
         for part, count in data["samples"].items()
     )
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
@@ -167,10 +169,11 @@ def _ratings(facts: Mapping[str, Any]) -> str:
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
     """Return a sentence on the samples that a split with disjoint captions leaves out, by part."""
-    counts = [f"{left_out[part]:,} {name}" for part, name in _NAMES.items() if part in left_out]
+    *first, last = [part for part in _NAMES if part in left_out]
+    counts = ", ".join(f"{left_out[part]:,} {_NAMES[part]}" for part in first)
     return (
-        f"No candidate caption is tested that was trained on: left out are {', '.join(counts[:-1])} and "
-        f"{counts[-1]} samples whose candidate is of another part."
+        f"No candidate caption is tested that was trained on: left out are {counts} and "
+        f"{counted(left_out[last], f'{_NAMES[last]} sample')} whose candidate is of another part."
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metrics.default_model import NAME as DEFAULT
@@ -333,7 +334,7 @@ def figures_table(figures: Mapping[str, Any]) -> str:
 
 def _set_rows(own: Mapping[str, Any]) -> Sequence[str]:
     kind = str(own["correlation"])
-    place = f"{own['data']}, {int(own['samples']):,} samples"
+    place = f"{own['data']}, {counted(int(own['samples']), 'sample')}"
     rows: list[str] = []
     for row in own["rows"]:
         shown = [_number(row["cells"].get(name)) for name in ("pearson", "spearman", kind)]

@@ -285,13 +285,13 @@ def test_coco_names_of_images_are_tried(save, tmp_path):
     files = [save(name, {"1": "x", "2": "y"}) for name in ("a.json", "b.json")]
     systems = load_systems(files, images=str(tmp_path))
     assert [sample.image is not None for sample in systems.samples["a"]] == [True, False]
-    assert any("1 of 2 images have no file" in note for note in systems.notes)
+    assert any("has no file for 1 of 2 images (" in note for note in systems.notes)
     Image.new("RGB", (8, 8)).save(tmp_path / "2.png")
     systems = load_systems(files, images=str(tmp_path))
     assert [sample.image.suffix for sample in systems.samples["a"]] == [".jpg", ".png"]
     rows = [{"id": id_, "candidate": "x", "group": group} for id_, group in zip("234", "ppq", strict=True)]
     systems = load_systems([save(name, rows) for name in ("c.jsonl", "d.jsonl")], images=str(tmp_path))
-    assert any("2 of 3 captions have no file" in note for note in systems.notes)
+    assert any("has no file for 2 of 3 captions (" in note for note in systems.notes)
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"no file of image '1' is there; tried 1, 1.jpg, 1.jpeg, 1.png, "):
         load_systems(files, images=str(tmp_path / "none"))
@@ -306,7 +306,7 @@ def test_row_numbers_are_no_names_of_images(save, tmp_path):
     rows = [{"candidate": "a", "image": "2.jpg"}, {"candidate": "b"}]
     systems = load_systems([save("a.jsonl", rows), save("b.jsonl", rows)], images=str(tmp_path))
     assert [sample.image and sample.image.name for sample in systems.samples["b"]] == ["2.jpg", None]
-    assert any("1 of 2 images have no file" in note for note in systems.notes)
+    assert any("has no file for 1 of 2 images (" in note for note in systems.notes)
 
 
 def test_systems_without_common_ids(save):

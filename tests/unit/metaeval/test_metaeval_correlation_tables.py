@@ -40,7 +40,7 @@ def test_samples_without_a_system_are_no_system():
     for label in ("q", HUMAN):
         assert table.row(label).cells == expected.row(label).cells
         assert table.row(label).cells["systems"].value == 3
-    said = "15 of 60 samples name no system, and are left out of the means per system"
+    said = "left out of the means per system: 15 of 60 samples, without a system"
     assert said in table.notes
     assert expected.notes == tuple(note for note in table.notes if note != said)
     scores = {"q": quality, "r": quality + np.linspace(0, 1, 60)}
@@ -48,7 +48,7 @@ def test_samples_without_a_system_are_no_system():
     alone = compare_metrics({name: each[named] for name, each in scores.items()}, few, settings)
     assert pairs.table.sections == alone.table.sections
     assert said in pairs.table.notes
-    assert not any("name no system" in note for note in evaluation_table({"q": quality}, samples).notes)
+    assert not any("without a system" in note for note in evaluation_table({"q": quality}, samples).notes)
 
 
 def test_a_figure_outside_its_interval_is_said_to_be_one():

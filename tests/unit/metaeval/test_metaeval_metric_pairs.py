@@ -250,7 +250,7 @@ def test_samples_that_are_swapped_one_by_one_are_said_where_images_have_several(
     assert any("unit group" in note for note in whole.notes)
     assert not any("one by one" in note for note in whole.notes)
     [note] = [note for note in single.notes if "one by one" in note]
-    assert "30 of 30 groups (images)" in note
+    assert "several in 30 of 30 groups (images)" in note
     apart = [replace(sample, group=f"g{number}") for number, sample in enumerate(samples)]
     alone = compare_metrics(scores, apart, replace(settings, unit="item")).table
     assert not any("one by one" in note for note in alone.notes)

@@ -133,10 +133,12 @@ def test_a_best_reference_cosine_below_0_is_warned_of_once():
         metric.score(fine)
         ClipScore(encoder=encoder, references=True, clip_reference=True).score([odd])
         ClipScore(encoder=encoder).score([odd])
-    said = r"ref-clip-s: 2 of 5 captions .*--metric-option ref-clip-s\.clip_reference=true"
+    said = r"ref-clip-s: 2 of 5 captions have a .*--metric-option ref-clip-s\.clip_reference=true"
     with pytest.warns(UserWarning, match=said) as caught:
         metric.score([odd, *fine, odd])
     assert [warning.filename for warning in caught] == [__file__]
+    with pytest.warns(UserWarning, match="1 of 4 captions has a negative"):
+        ClipScore(encoder=encoder, references=True).score([odd, *fine])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metric.score([odd])

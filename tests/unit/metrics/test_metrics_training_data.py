@@ -17,8 +17,9 @@ def card(folder, text):
     return f"suisei:{folder}"
 
 
-def test_the_card_of_a_training_is_understood(tmp_path):
-    counts = {"train": 1200, "validation": 30, "test": 40}
+@pytest.mark.parametrize("count", [1, 1200])
+def test_the_card_of_a_training_is_understood(tmp_path, count):
+    counts = {"train": count, "validation": 30, "test": 40}
     data = {"sources": ["my data, rated.csv", "shichimi"], "samples": counts, "groups": counts}
     spec = card(tmp_path, f"# A SuiSei model\n\n## Data\n\n{describe_data(data)}\n\n## Test split\n")
     assert trained_on(spec)[-1] == "shichimi"

@@ -43,6 +43,21 @@ def test_card_states_data_results_and_training():
     assert "simulated" not in card
 
 
+def test_one_sample_and_one_group_are_no_plural():
+    data = {
+        "sources": ["mine.jsonl"],
+        "samples": {"train": 1, "validation": 2, "test": 1},
+        "groups": {"train": 1, "validation": 1, "test": 1},
+        "left_out": {"train": 2, "validation": 1},
+        "images": 1,
+        "reads": ["image"],
+    }
+    card = model_card({**REPORT, "data": data}, "", {"image": None})
+    assert "1 training sample in 1 group, 2 validation samples in 1 group, 1 test sample in 1 group." in card
+    assert "left out are 2 training and 1 validation sample whose candidate is" in card
+    assert "1 of its 1 rated training sample had one" in card
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
