@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
     table = _table(scores, samples)
-    fine, changed, verdict = _is_fine(table, cut=not options.whole_vocabulary)
+    fine, changed, verdict = _is_fine(table, options)
     card = folder / "README.md"  # which no checksum covers
     of = f"{counted(len(samples), 'caption')} of {Path(options.data).name}"
     measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
@@ -245,7 +245,7 @@ def _row(label: str, before: np.ndarray, after: np.ndarray) -> Any:
     return Row(label, {"rank": rank, **cells, "n": Cell(len(before))})
 
 
-def _is_fine(table: Table, *, cut: bool) -> tuple[bool, str, str]:
+def _is_fine(table: Table, options: argparse.Namespace) -> tuple[bool, str, str]:
     """Return whether the last row of every section is within the limits, by how much, and both in words."""
     rows = [section.rows[-1] for section in table.sections]
     ranks = [row.cells["rank"].value for row in rows]
@@ -255,8 +255,19 @@ def _is_fine(table: Table, *, cut: bool) -> tuple[bool, str, str]:
     found = f"{changed} (at least {LEAST_AGREEMENT} and at most {LARGEST_DIFFERENCE})"
     if agreement >= LEAST_AGREEMENT and largest <= LARGEST_DIFFERENCE and None not in ranks:
         return True, changed, f"fine: {found}"
-    advice = "try --base, --bits 8 or more --keep-text" if cut else "try --base or --bits 8"
-    return False, changed, f"NOT fine, do not ship it: {found}; {advice}"
+    return False, changed, f"NOT fine, do not ship it: {found}; {_advice(options)}"
+
+
+def _advice(options: argparse.Namespace) -> str:
+    """Say what changes the scores less, of what this run has not done already."""
+    left = {
+        "--base": not options.base,
+        "--bits 8": options.bits < 8,
+        "--change-bits 8": options.base and options.change_bits < 8,
+        "more --keep-text": not options.whole_vocabulary,
+    }
+    untried = [name for name, is_left in left.items() if is_left]
+    return f"try {' or '.join(untried)}" if untried else "keep the model as it is"
 
 
 def _size(folder: Path) -> int:

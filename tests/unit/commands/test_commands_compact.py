@@ -98,6 +98,28 @@ def test_a_model_that_lost_too_much_is_not_called_fine(run, tmp_path, capsys, mo
     assert 0 < load(tmp_path / "small", device="cpu").score(["a dog"], references=[["a dog"]])[0] < 1
 
 
+@pytest.mark.parametrize(
+    ("chosen", "advice"),
+    [
+        (["--whole-vocabulary", "--bits", "8"], "try --base"),
+        (["--bits", "8"], "try --base or more --keep-text"),
+        (["--base", "BASE", "--whole-vocabulary"], "try --bits 8 or --change-bits 8"),
+        (
+            ["--base", "BASE", "--whole-vocabulary", "--bits", "8", "--change-bits", "8"],
+            "keep the model as it is",
+        ),
+    ],
+)
+def test_what_was_done_already_is_not_advised(
+    run, tuned_model, tmp_path, capsys, monkeypatch, chosen, advice
+):
+    monkeypatch.setattr(compact, "LARGEST_DIFFERENCE", -1.0)  # nothing is fine
+    options = [str(tuned_model[1]) if word == "BASE" else word for word in chosen]
+    assert run(tmp_path / "small", *options) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.partition("at most -1.0); ")[2].partition(" · data:")[0] == advice
+
+
 def test_figures_become_a_table_of_the_card(run, tmp_path):
     rows = [
         {"label": "suisei", "cells": {"pearson": 0.7, "spearman": 0.65, "tau-c": 0.56}},
