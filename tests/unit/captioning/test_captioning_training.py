@@ -179,7 +179,7 @@ def test_what_is_said_in_validation_does_not_depend_on_the_batch_size(all_colour
 def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colours):
     train, validation = map(str, all_colours)
     config = config_of(
-        tmp_path, train, data={"train": train, "validation": validation, "test": validation, "batch_size": 2}
+        tmp_path, train, data={"train": train, "validation": validation, "test": validation, "batch_size": 6}
     )
     assert main(["--config", str(config), *LONG]) == 0
     run = tmp_path / "run"
