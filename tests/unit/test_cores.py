@@ -115,9 +115,16 @@ def test_processes_that_score_side_by_side_share_the_cores(module, tmp_path, mon
 COMMAND = "from suisei.__main__ import main; main(['--version'])"
 WORKER = "from suisei.scoring.parallel import *; worker_scorer(WorkerSettings({}, {}, 'rows', 1, 1), None)"
 
+TRAIN = """
+import contextlib, runpy, sys
+sys.argv = ["train", "--help"]
+with contextlib.suppress(SystemExit):
+    runpy.run_module("suisei.train", run_name="__main__")
+"""
+
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
-@pytest.mark.parametrize("begin", [COMMAND, WORKER])
+@pytest.mark.parametrize("begin", [COMMAND, WORKER, TRAIN])
 @pytest.mark.parametrize(("given", "kept"), [({}, True), ({"MALLOC_ARENA_MAX": "8"}, False)])
 def test_freed_memory_is_kept_for_what_comes_next(begin, given, kept):
     program = f"""

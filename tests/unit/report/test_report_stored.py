@@ -20,17 +20,12 @@ from suisei.scoring.run_scores import write_scores as write_run_scores
 from suisei.scoring.scorefile import write_scores
 from suisei.training.learning_curve import read_curves
 
+SIGNED = Row("a", {"x": Cell(0.5, 0.25, 0.75, signature="x|n:7"), "n": Cell(7)}, "sig")
 TABLE = Table(
     "A table",
     {"x": "X", "n": "n"},
     (
-        Section(
-            "overall",
-            (
-                Row("a", {"x": Cell(0.5, 0.25, 0.75, signature="x|n:7"), "n": Cell(7)}, "sig"),
-                Row("b", error="no"),
-            ),
-        ),
+        Section("overall", (SIGNED, Row("b", error="no"))),
         Section(
             "language: ja", (Row("a", {"x": Cell(1e-9, is_p_value=True), "n": Cell(None, reason="none")}),)
         ),
