@@ -212,7 +212,8 @@ def _tar_row(archive: _Archive, number: int, key: str, members: Mapping[str, Mem
             raise DataError(f"the image {image.problem}")
         sample = _sample(record, archive, texted="txt" in members)
     except DataError as error:
-        return ShardRow(Row(number, key, None, DataError(f"{archive.path}, row {number}: {error}")), uid)
+        refused = Row(number, key, None, DataError(f"{archive.path}, row {number}: {error}"))
+        return ShardRow(refused, uid or archive.uids.of(key))
     if image is None or image.content is None:
         return ShardRow(Row(number, key, sample, None), uid)
     content = ImageBytes(f"{archive.path}/{image.name}", image.content)

@@ -314,16 +314,20 @@ def test_uids_stand_in_the_parquet_beside_the_archive(tmp_path):
     def fill(tar):
         for number, caption in enumerate(CAPTIONS):
             add(tar, f"k{number}.txt", caption.encode())
+        add(tar, "k9.json", b"no JSON")
 
     path = archive(tmp_path / "0.tar", fill)
-    table = pyarrow.table({"key": ["k2", "k0"], "uid": ["two", "zero"], "url": ["", ""]})
+    table = pyarrow.table({"key": ["k2", "k0", "k9"], "uid": ["two", "zero", "nine"], "url": [""] * 3})
     pyarrow.parquet.write_table(table, tmp_path / "0.parquet")
-    assert [one.uid for one in rows(path)] == ["zero", None, "two"]
+    *_, last = found = rows(path)
+    assert [one.uid for one in found] == ["zero", None, "two", "nine"]
+    assert "JSON" in str(last.row.error)
     beside = rows(tmp_path / "0.parquet", {"candidate": ["url"]})
-    assert [one.row.error is None for one in beside] == [False, False]
+    assert [one.row.error is None for one in beside] == [False, False, False]
     (tmp_path / "0.parquet").write_bytes(b"no parquet")
     notes = []
     found = rows(path, uids_note=notes.append)
+    *found, _ = found
     assert [(one.uid, one.row.sample.candidate) for one in found] == [(None, text) for text in CAPTIONS]
     assert len(notes) == 1
     assert notes[0].startswith(f"the uids of {tmp_path / '0.parquet'} cannot be read")
