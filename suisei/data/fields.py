@@ -34,6 +34,9 @@ DEFAULT_SCALE = (0.0, 1.0)
 _WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
 """A whole number as pandas writes it where an id is missing elsewhere in the column."""
 
+_NO_RATING = frozenset({"n/a", "#n/a", "na", "<na>", "none", "null", "-", "\u2013", "\u2014", "."})
+"""How tables write that a rater left a row out, in lower case."""
+
 
 class AbsentFileError(DataError):
     """An image or video that is not there, or not within reach.
@@ -316,7 +319,13 @@ def _rating_cell(column: str, text: str) -> Any:
     try:
         return float(plain)
     except ValueError:
-        hint = "; write decimals with a point" if re.fullmatch(r"-?\d+,\d+", plain.strip()) else ""
+        hint = _rating_hint(plain.strip())
         raise DataError(
             f"{column} must be a number or a JSON list of numbers, got {text[:60]!r}{hint}"
         ) from None
+
+
+def _rating_hint(text: str) -> str:
+    if re.fullmatch(r"-?\d+,\d+", text):
+        return "; write decimals with a point"
+    return "; leave the cell blank where there is no rating" if text.lower() in _NO_RATING else ""
