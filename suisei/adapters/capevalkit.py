@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from suisei.adapters.rows import fitted, make_row, metric_of, score_rows
+from suisei.cli import counted
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -51,7 +52,8 @@ def caption_metric(
         if missing:
             first, why = next(iter(missing.items()))
             raise DataError(
-                f"{ready.name} has no score for {len(missing)} of {len(rows)} samples; {names[first]}: {why}"
+                f"{ready.name} has no score for {len(missing)} of {counted(len(rows), 'sample')}; "
+                f"{names[first]}: {why}"
             )
         scores = score_rows(ready, rows, batch_size, names=names)
         if not made.higher_is_better:
@@ -66,8 +68,8 @@ def _names(samples: Sequence[Any]) -> list[str]:
     twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
     if twice:
         raise DataError(
-            f"{len(twice)} ids stand for several samples, such as {twice[0]!r}, and scores go by id; "
-            "give each sample its own"
+            f"{counted(len(twice), 'id')} {'stands' if len(twice) == 1 else 'stand'} for several samples, "
+            f"such as {twice[0]!r}, and scores go by id; give each sample its own"
         )
     return [f"sample {sample.id}" for sample in samples]
 

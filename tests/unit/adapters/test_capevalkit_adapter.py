@@ -54,6 +54,8 @@ def test_a_sample_that_cannot_be_scored_is_named(benchmark):
         DataError, match="bleu-1 has no score for 1 of 6 samples; sample lonely: no references"
     ):
         caption_metric("bleu-1")([*samples, without])
+    with pytest.raises(DataError, match="bleu-1 has no score for 1 of 1 sample; sample lonely"):
+        caption_metric("bleu-1")([without])
     with pytest.raises(DataError, match="sample x has no prediction"):
         caption_metric("bleu-1")([capevalkit.CaptionSample(id="x", image="", references=["a"])])
     blank = capevalkit.CaptionSample(id="blank", image="gone.png", references=["a"], prediction="")
@@ -72,7 +74,7 @@ def test_a_sample_that_cannot_be_scored_is_named(benchmark):
         ),
         ("suisei:{}", {"image": "gone.png"}, "sample q7: .*gone.png"),
         ("bleu-1", {"prediction": "", "references": [" "]}, "sample q7: reference 1 is empty"),
-        ("bleu-1", {"id": "other"}, "1 ids stand for several samples, such as 'other'"),
+        ("bleu-1", {"id": "other"}, "1 id stands for several samples, such as 'other'"),
     ],
 )
 def test_errors_name_the_sample_and_what_is_wrong_with_it(model_folder, spec, fields, why):
