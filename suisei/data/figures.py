@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".pdf", ".svg")
 FONT_ADVICE = (
     "apt install fonts-noto-cjk, or pip install matplotlib-fontja; or write SVG, which needs none "
-    "(--plot FILE.svg, --figures DIR)"
+    "(--plot FILE.svg, or --figures DIR where a command has it)"
 )
 """Where a font for Japanese comes from."""
 
@@ -167,7 +167,8 @@ def _told_once() -> Iterator[None]:
         _TOLD.update(fresh)
         listed = ", ".join(f"{character} (U+{ord(character):04X})" for character in fresh)
         warnings.warn(
-            f"no font here has {listed}: a box is drawn; SVG needs no font (--plot FILE.svg, --figures DIR)",
+            f"no font here has {listed}: a box is drawn; SVG needs no font "
+            "(--plot FILE.svg, or --figures DIR where a command has it)",
             UserWarning,
             stacklevel=1,
         )

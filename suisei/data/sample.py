@@ -102,7 +102,9 @@ def checked_number(field: str, value: Any) -> float:
         DataError: it is text, a truth value or something else, or too large; ``field`` is named.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise DataError(f"{field} must be a number, got {type(value).__name__} {value!r:.60}")
+        quoted = isinstance(value, str)
+        hint = "; write numbers without quotes, and leave out what is not known" if quoted else ""
+        raise DataError(f"{field} must be a number, got {type(value).__name__} {value!r:.60}{hint}")
     try:
         return float(value)
     except OverflowError:

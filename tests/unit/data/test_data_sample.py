@@ -25,7 +25,7 @@ from suisei.errors import DataError
         ({"candidate": "a", "rating": 3}, "3"),
         ({"candidate": "a", "rating": float("nan")}, "nan"),
         ({"candidate": "a", "rating": float("inf")}, "rating is inf"),
-        ({"candidate": "a", "rating": "5"}, "rating must be a number, got str '5'"),
+        ({"candidate": "a", "rating": "5"}, "got str '5'; write numbers without quotes, and leave out"),
         ({"candidate": "a", "rating": True}, "rating must be a number, got bool True"),
         ({"candidate": "a", "rating": np.bool_(True)}, "rating must be a number, got bool"),
         ({"candidate": "a", "rating": [0.5]}, "rating must be a number, got list"),
