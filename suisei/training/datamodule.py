@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +11,6 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
-from suisei.cli import counted
-from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
 from suisei.data.leaks import describe_shared, shared_between, shared_image
@@ -22,7 +19,6 @@ from suisei.data.raters import raters_joined
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
 from suisei.data.splits import PARTS, Disjoint, Split, caption_key, group_of
-from suisei.data.unused_columns import unused_numbers
 from suisei.errors import DataError
 from suisei.models.batch import Batch
 from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
@@ -40,6 +36,7 @@ from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.splitting import Splitting
 from suisei.training.support import Support, read_support
 from suisei.training.synthetic import Synthetic
+from suisei.training.usable_rows import decodable_rows, rated_rows
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +57,6 @@ RULES: dict[str, Rule] = {
 
 EVAL_BATCHES = 4
 """A validation batch is as many training batches: without gradients it takes less memory all the same."""
-_SHOWN = 8
-"""How many columns that may hold ratings are named."""
 
 
 @dataclass(eq=False, repr=False)
@@ -109,8 +104,8 @@ class CaptionDataModule(ResumableData):
             the i-th sample of a group to begin with its reference i mod N, as SuiSei's own program does.
             Validation and test samples always begin with the first. Other models take all in any order.
         num_workers: processes that prepare batches; useful where images are decoded per batch.
-        on_error: "raise" to stop at a bad row or one without a rating, "skip" to leave it out, counted and
-            named.
+        on_error: "raise" to stop at a bad row, or one without a rating or with a damaged image that the model
+            would look at; "skip" to leave it out, counted and named.
     """
 
     train: str | list[str] = "scenes"
@@ -145,6 +140,7 @@ class CaptionDataModule(ResumableData):
         self.skipped: list[Row] = []
         self.shared: dict[str, dict[str, int]] = {}
         self._collate: Collate | None = None
+        self._pictured, self._told = False, True
         self._seed = 0
         self._lengths: np.ndarray | None = None
         self._pairs = 0
@@ -165,13 +161,18 @@ class CaptionDataModule(ResumableData):
             self.test,
         )
 
-    def load(self) -> None:
+    def load(self, *, pictured: bool = False, told: bool = True) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.
+
+        Args:
+            pictured: whether the model looks at images: with ``on_error: skip`` rows whose image cannot be
+                decoded are left out then.
+            told: whether to say how far that is.
 
         Raises:
             DataError: bad data, or a split without samples.
         """
-        self.skipped = []
+        self.skipped, self._pictured, self._told = [], pictured, told
         sources = [self._read(source) for source in self.sources]
         names = [group_of(sample) for samples in sources for sample in samples]
         if len(sources) > 1:
@@ -362,31 +363,12 @@ class CaptionDataModule(ResumableData):
             skipped=self.skipped,
         )
         bad = {row.number for row in self.skipped[before:]}
-        numbers = (number for number in itertools.count(1) if number not in bad)
-        unrated = [number for number, sample in zip(numbers, samples, strict=False) if sample.rating is None]
-        if unrated and len(unrated) == len(samples):
-            raise _none_rated(source, len(samples))
-        if unrated and self.on_error == "raise":
-            raise DataError(
-                f"{source}: {len(unrated):,} of {len(samples):,} samples have no rating, the first is "
-                f"row {unrated[0]}; training needs one each: add them, or leave the rows out: "
-                "--data.on_error skip"
-            )
-        for number in unrated:
-            error = DataError(f"{source}, row {number}: no rating, and training needs one")
-            self.skipped.append(Row(number, None, None, error))
-        joined = raters_joined(source, [sample for sample in samples if sample.rating is not None])
+        rows, unrated = rated_rows(source, samples, bad, self.on_error)
+        self.skipped += unrated
+        if self._pictured and self.on_error == "skip":
+            rows, damaged = decodable_rows(source, rows, told=self._told)
+            self.skipped += damaged
+        joined = raters_joined(source, [sample for _, sample in rows])
         if joined.note:
             logger.warning("%s", joined.note)
         return joined.samples
-
-
-def _none_rated(source: str, samples: int) -> DataError:
-    """Return what is wrong with data without any rating, which is probably called otherwise."""
-    numbers = [] if source in BENCHMARKS else unused_numbers(Path(source))
-    unused = ", ".join(repr(name[:60]) for name in numbers[:_SHOWN])
-    hint = f" (columns of numbers that fill nothing: {unused})" if numbers else ""
-    return DataError(
-        f"{source}: none of its {counted(samples, 'sample')} has a rating, and training needs one each; call "
-        f"the column of ratings 'rating', or those of several raters 'rating_1', 'rating_2', ...{hint}"
-    )

@@ -17,6 +17,7 @@ from suisei.data.raters import rating_facts
 from suisei.data.splits import Split
 from suisei.errors import ConfigError
 from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.registry import REGISTRY, canonical
 from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import reported
@@ -73,7 +74,7 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
     first = bool(trainer.is_global_zero)  # of several processes, each of which builds the same
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
-    data.load()
+    data.load(pictured=_looks_at_images(model.config), told=first)
     split = data.split
     model.data_digests = data_digests(data)
     if checkpoint is not None:
@@ -119,6 +120,12 @@ def _run_training(cli: Any, whole: Path | None) -> None:
         write_report(folder, stage, data, cli.config, facts)
     pretrainings.forget()
     tell_of_run(folder, kept)
+
+
+def _looks_at_images(config: Any) -> bool:
+    """Return whether the image encoder or an extra input is to look at images."""
+    extras = (REGISTRY.get(canonical(name).partition(":")[0]) for name in config.fusion.extra_inputs)
+    return config.image is not None or any(entry and "image" in entry.needs for entry in extras)
 
 
 def _announce(split: Split) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -264,6 +265,24 @@ def test_a_leak_is_said_in_the_log_and_in_the_report(train, rated_file, tmp_path
     assert f"share {shared['test and train']['rows']} rows" in page
     assert "give more rated captions as data.test" in page
     assert "--data.folds" not in page
+
+
+def test_a_damaged_image_costs_its_rows_alone_where_bad_rows_are_left_out(
+    train, rated_file, tmp_path, caplog
+):
+    damaged = tmp_path / "cut.png"
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    damaged.write_bytes(Path(rows[4]["image"]).read_bytes()[:-200])
+    rows[4]["image"] = str(damaged)
+    path = tmp_path / "rated.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = ["--baselines=[]", f"--data.train={path}", "--trainer.max_epochs=1"]
+    with pytest.raises(DataError, match=r"cut\.png: the image cannot be decoded"):
+        train(*options)
+    run = train(*options, "--data.on_error=skip")
+    assert f"1 bad row skipped, the first: {path}, row 5: {damaged}: the image cannot be" in caplog.text
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    assert sum(report["data"]["samples"].values()) == len(rows) - 1
 
 
 def test_rows_that_are_skipped_are_said_with_the_first_reason(train, rated_file, tmp_path, caplog):

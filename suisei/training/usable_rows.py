@@ -1,0 +1,113 @@
+"""Rows that a training on ratings can use: they have a rating, and no damaged image that it would look at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from suisei.cli import counted
+from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.formats import OnError, Row
+from suisei.data.images import read_image
+from suisei.data.sample import CaptionSample
+from suisei.data.unused_columns import unused_numbers
+from suisei.encoders.decoding import DECODING_THREADS
+from suisei.errors import DataError
+from suisei.progress import reported
+
+Numbered = tuple[int, CaptionSample]
+"""The number of a row, from 1, and its sample."""
+_SHOWN = 8
+"""How many columns that may hold ratings are named."""
+
+
+def rated_rows(
+    source: str, samples: Sequence[CaptionSample], skipped: Collection[int], on_error: OnError
+) -> tuple[list[Numbered], list[Row]]:
+    """Return the rows that have a rating, and the others with the reason.
+
+    Args:
+        source: where the rows come from.
+        samples: the samples of all rows but those that were skipped.
+        skipped: the numbers of those rows.
+        on_error: "raise" to refuse rows without a rating.
+
+    Raises:
+        DataError: no row has a rating, or one has none and none may be left out.
+    """
+    numbers = (number for number in itertools.count(1) if number not in skipped)
+    rows = list(zip(numbers, samples, strict=False))
+    unrated = [number for number, sample in rows if sample.rating is None]
+    if unrated and len(unrated) == len(samples):
+        raise _none_rated(source, len(samples))
+    if unrated and on_error == "raise":
+        raise DataError(
+            f"{source}: {len(unrated):,} of {len(samples):,} samples have no rating, the first is "
+            f"row {unrated[0]}; training needs one each: add them, or leave the rows out: "
+            "--data.on_error skip"
+        )
+    return (
+        [row for row in rows if row[1].rating is not None],
+        [_left_out(source, number, "no rating, and training needs one") for number in unrated],
+    )
+
+
+def decodable_rows(
+    source: str, rows: Sequence[Numbered], *, told: bool = True
+) -> tuple[list[Numbered], list[Row]]:
+    """Return the rows without an image or with one that can be decoded, and the others with the reason.
+
+    Every image is decoded once, and nothing of it is kept.
+
+    Args:
+        source: where the rows come from.
+        rows: the rows.
+        told: whether to say how far it is.
+    """
+    images = {_key(sample.image): sample.image for _, sample in rows if sample.image is not None}
+    problems: dict[Any, str] = {}
+    with ThreadPoolExecutor(DECODING_THREADS) as pool, reported(told=told and bool(images)) as progress:
+        advance = progress(f"{source}: decoding images", len(images))
+        for key, problem in zip(images, pool.map(_problem, images.values()), strict=True):
+            advance(1)
+            if problem:
+                problems[key] = problem
+    kept, damaged = [], []
+    for number, sample in rows:
+        why = problems.get(_key(sample.image))
+        if why is None:
+            kept.append((number, sample))
+        else:
+            damaged.append(_left_out(source, number, why))
+    return kept, damaged
+
+
+def _left_out(source: str, number: int, problem: str) -> Row:
+    return Row(number, None, None, DataError(f"{source}, row {number}: {problem}"))
+
+
+def _key(image: Any) -> Any:
+    """Return what tells sources of images apart; a path is one image however often it is named."""
+    return str(image) if isinstance(image, str | Path) else id(image)
+
+
+def _problem(image: Any) -> str:
+    try:
+        read_image(image, lambda _: None)
+    except DataError as problem:
+        return str(problem)
+    return ""
+
+
+def _none_rated(source: str, samples: int) -> DataError:
+    """Return what is wrong with data without any rating, which is probably called otherwise."""
+    numbers = [] if source in BENCHMARKS else unused_numbers(Path(source))
+    unused = ", ".join(repr(name[:60]) for name in numbers[:_SHOWN])
+    hint = f" (columns of numbers that fill nothing: {unused})" if numbers else ""
+    return DataError(
+        f"{source}: none of its {counted(samples, 'sample')} has a rating, and training needs one each; call "
+        f"the column of ratings 'rating', or those of several raters 'rating_1', 'rating_2', ...{hint}"
+    )
