@@ -7,8 +7,8 @@ av = pytest.importorskip("av", reason="needs the extra video")
 
 
 def encode_video(path, frames, codec, rate, size=(32, 32), options=None, silence=0):
-    """Write frames of PyAV, and beside them so many seconds of silence."""
-    with av.open(str(path), "w") as container:
+    """Write frames of PyAV, and beside them so many seconds of silence; nothing in the file is random."""
+    with av.open(str(path), "w", options={"fflags": "+bitexact"}) as container:
         try:
             stream = container.add_stream(codec, rate=rate, options=options)
         except av.codec.codec.UnknownCodecError:
@@ -29,7 +29,10 @@ def encode_video(path, frames, codec, rate, size=(32, 32), options=None, silence
 
 def cut_video(source, path, packets=0, options=None):
     """Copy a video without its first packets, decoding nothing."""
-    with av.open(str(source)) as whole, av.open(str(path), "w", options=options or {}) as container:
+    with (
+        av.open(str(source)) as whole,
+        av.open(str(path), "w", options={"fflags": "+bitexact", **(options or {})}) as container,
+    ):
         given = whole.streams.video[0]
         stream = container.add_stream_from_template(given)
         for packet in [packet for packet in whole.demux(given) if packet.size][packets:]:
