@@ -111,6 +111,7 @@ def test_comet_columns(tmp_path):
         (b'2,b,"3,5"', "got '3,5'; write decimals with a point"),
         (b"2,b,four", r"rating must be a number or a JSON list of numbers, got 'four' \(line 3\)"),
         (b"2,b,n/a", "got 'n/a'; leave the cell blank where there is no rating"),
+        (b"2,b,NA", "got 'NA'; leave the cell blank where there is no rating"),
         (b"2,b, - ", "got ' - '; leave the cell blank where there is no rating"),
         (b"2,b,[1", "rating must be a JSON list"),
         (b"2," + b"x" * 100_000 + b",1", "candidate has 100,000 characters"),
