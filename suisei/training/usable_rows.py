@@ -17,6 +17,7 @@ from suisei.data.unused_columns import unused_numbers
 from suisei.encoders.decoding import DECODING_THREADS
 from suisei.errors import DataError
 from suisei.progress import reported
+from suisei.scoring.seen_images import vanished
 
 Numbered = tuple[int, CaptionSample]
 """The number of a row, from 1, and its sample."""
@@ -66,15 +67,25 @@ def decodable_rows(
         source: where the rows come from.
         rows: the rows.
         told: whether to say how far it is.
+
+    Raises:
+        DataError: an image went away since the rows were read, as a folder on another machine may: that
+            costs no rows.
     """
-    images = {_key(sample.image): sample.image for _, sample in rows if sample.image is not None}
+    shown = {_key(sample.image): sample for _, sample in rows if sample.image is not None}
     problems: dict[Any, str] = {}
-    with ThreadPoolExecutor(DECODING_THREADS) as pool, reported(told=told and bool(images)) as progress:
-        advance = progress(f"{source}: decoding images", len(images))
-        for key, problem in zip(images, pool.map(_problem, images.values()), strict=True):
-            advance(1)
-            if problem:
-                problems[key] = problem
+    with ThreadPoolExecutor(DECODING_THREADS) as pool, reported(told=told and bool(shown)) as progress:
+        advance = progress(f"{source}: decoding images", len(shown))
+        found = pool.map(_problem, [sample.image for sample in shown.values()])
+        try:
+            for key, problem in zip(shown, found, strict=True):
+                advance(1)
+                if problem and (gone := vanished(shown[key])):
+                    raise DataError(f"{gone} is not there any more; start again once it is back")
+                if problem:
+                    problems[key] = problem
+        finally:
+            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the images that are left
     kept, damaged = [], []
     for number, sample in rows:
         why = problems.get(_key(sample.image))

@@ -58,6 +58,13 @@ def test_rows_without_images_and_images_in_memory_stay(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_images_that_go_away_meanwhile_cost_no_rows(pictured):
+    rows = [(number, CaptionSample("a", image=pictured.parent / f"{number}.jpg")) for number in (0, 1, 3, 4)]
+    (pictured.parent / "3.jpg").unlink()
+    with pytest.raises(DataError, match=r"3\.jpg is not there any more; start again"):
+        decodable_rows("data", rows, told=False)
+
+
 def test_a_set_of_damaged_images_alone_is_refused(pictured):
     for path in pictured.parent.glob("*.jpg"):
         path.write_bytes(path.read_bytes()[:300])
