@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from suisei.data.caption_texts import is_json
 from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
+from suisei.data.decodable import check_decodable
 from suisei.data.formats import UNRATED, NamedColumns
-from suisei.data.images import read_image
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
@@ -111,52 +109,6 @@ def check_test_images(images: Sequence[CaptionedImage], source: str) -> None:
     files = [image.image for image in images]
     with progress_bar("checking test images", len(files), shown=bool(files)) as advance:
         check_decodable(files, f"{source}: ", "test images", advance)
-
-
-def check_decodable(
-    images: Sequence[Any],
-    source: str = "",
-    kind: str = "images",
-    advance: Callable[[int], Any] = lambda _: None,
-) -> None:
-    """Refuse images that cannot be decoded.
-
-    Args:
-        images: paths or PIL images.
-        source: where they are from, before the message.
-        kind: what they are called.
-        advance: called with 1 for each image.
-
-    Raises:
-        DataError: some cannot; they are counted and the first is named.
-    """
-    problems = []
-    with ThreadPoolExecutor(4) as pool:
-        for problem in pool.map(_problem, images):
-            problems += [problem] if problem else []
-            advance(1)
-    if problems:
-        raise DataError(
-            f"{source}{len(problems)} of {len(images)} {kind} cannot be read: {problems[0]}; mend the files, "
-            "or leave their rows out"
-        )
-
-
-def _problem(image: Any) -> str:
-    try:
-        read_image(image, _Nothing())
-    except DataError as error:
-        return str(error)
-    return ""
-
-
-class _Nothing:
-    """What is made of an image that is only to be decoded, a JPEG at the smallest of its sizes."""
-
-    side = 1
-
-    def __call__(self, image: Any) -> None:
-        """Do nothing."""
 
 
 def check_spoken(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel, Decoding
 from suisei.captioning.image_grids import ImageGrids
-from suisei.encoders.decoding import DECODING_THREADS
+from suisei.data.decodable import DECODING_THREADS
 from suisei.encoders.precision import DTYPES, choose_precision, matrix_products, of_images
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError, DataError

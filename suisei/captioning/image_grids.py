@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel
-from suisei.captioning.caption_sources import check_decodable
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
+from suisei.data.decodable import check_decodable
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import choose_precision
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from suisei.cli import counted
 from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.decodable import problems_of
 from suisei.data.formats import OnError, Row
-from suisei.data.images import read_image
 from suisei.data.sample import CaptionSample
 from suisei.data.unused_columns import unused_numbers
-from suisei.encoders.decoding import DECODING_THREADS
 from suisei.errors import DataError
-from suisei.progress import reported
-from suisei.scoring.seen_images import vanished
 
 Numbered = tuple[int, CaptionSample]
 """The number of a row, from 1, and its sample."""
@@ -72,45 +68,21 @@ def decodable_rows(
         DataError: an image went away since the rows were read, as a folder on another machine may: that
             costs no rows.
     """
-    shown = {_key(sample.image): sample for _, sample in rows if sample.image is not None}
-    problems: dict[Any, str] = {}
-    with ThreadPoolExecutor(DECODING_THREADS) as pool, reported(told=told and bool(shown)) as progress:
-        advance = progress(f"{source}: decoding images", len(shown))
-        found = pool.map(_problem, [sample.image for sample in shown.values()])
-        try:
-            for key, problem in zip(shown, found, strict=True):
-                advance(1)
-                if problem and (gone := vanished(shown[key])):
-                    raise DataError(f"{gone} is not there any more; start again once it is back")
-                if problem:
-                    problems[key] = problem
-        finally:
-            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the images that are left
-    kept, damaged = [], []
-    for number, sample in rows:
-        why = problems.get(_key(sample.image))
-        if why is None:
-            kept.append((number, sample))
-        else:
-            damaged.append(_left_out(source, number, why))
-    return kept, damaged
+    problems = problems_of(source, rows, _images, told=told)
+    kept = [row for row, problem in zip(rows, problems, strict=True) if not problem]
+    return kept, [
+        _left_out(source, number, problem)
+        for (number, _), problem in zip(rows, problems, strict=True)
+        if problem
+    ]
 
 
 def _left_out(source: str, number: int, problem: str) -> Row:
     return Row(number, None, None, DataError(f"{source}, row {number}: {problem}"))
 
 
-def _key(image: Any) -> Any:
-    """Return what tells sources of images apart; a path is one image however often it is named."""
-    return str(image) if isinstance(image, str | Path) else id(image)
-
-
-def _problem(image: Any) -> str:
-    try:
-        read_image(image, lambda _: None)
-    except DataError as problem:
-        return str(problem)
-    return ""
+def _images(row: Numbered) -> list[Any]:
+    return [] if row[1].image is None else [row[1].image]
 
 
 def _none_rated(source: str, samples: int) -> DataError:
