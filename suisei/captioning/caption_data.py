@@ -22,7 +22,7 @@ from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.cli import counted
 from suisei.data.copies import copies_among
-from suisei.data.pairs import check_apart
+from suisei.data.leaks import check_apart
 from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_sources import CaptionedImage, load_captioned
-from suisei.data.pairs import check_apart
+from suisei.data.leaks import check_apart
 from suisei.ranges import NAME, Of, Rule, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, in_order, require_full_batch

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from suisei.cli import counted
 from suisei.data.copies import copies_among, real_paths, same_files
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import caption_key, group_of
+from suisei.errors import DataError
+
+_LOG = logging.getLogger(__name__)
 
 _TESTED = "what was trained on is tested again, and the figures are too good"
 _CHOSEN = "the weights are chosen by what they learned from, and those of a better epoch may be lost"
@@ -31,6 +37,14 @@ _KINDS = {
     "images": ("image", "images"),
     "references": ("set of references", "sets of references"),
 }
+
+
+class Pictured(Protocol):
+    """What has an image file."""
+
+    @property
+    def image(self) -> Path:
+        """Path of the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +212,40 @@ def _image_name(sample: CaptionSample, images: Mapping[str | Path, str]) -> str 
 def _image_places(samples: Iterable[CaptionSample]) -> dict[Path | str, str]:
     """Return the real path of every image file, by the name that samples give it."""
     return real_paths(sample.image for sample in samples if isinstance(sample.image, str | Path))
+
+
+def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> None:
+    """Refuse image files that are in training and in another part, and say which ones are copies.
+
+    Args:
+        training: the training images.
+        others: those of the other parts, by the name of each.
+
+    Raises:
+        DataError: some are.
+    """
+    learned = [one.image for one in training]
+    seen = {image.resolve() for image in learned}
+    for part, images in others.items():
+        own = [one.image for one in images]
+        both = [image for image in own if image.resolve() in seen]
+        if both:
+            raise DataError(
+                f"data.{part} shares {counted(len(both), 'image')} with data.train, such as {both[0]}; a "
+                "model is measured on images that it has not learned"
+            )
+        if copies := copies_among(own, learned):
+            name, original = next(iter(copies.items()))
+            _LOG.warning(
+                "data.%s has images of data.train under other names (%d, such as %s, which is %s there): a "
+                "model is measured on images that it has not learned; leave them out of one of the two",
+                *(part, len(copies), name, original),
+            )
+
+
+def warn_unless_apart(training: Iterable[Pictured], validation: Iterable[Pictured]) -> None:
+    """Say which image files are in training and in validation, whose figures then say too much."""
+    try:
+        check_apart(training, validation=validation)
+    except DataError as error:
+        _LOG.warning("%s", error)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from suisei.cli import counted
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.copies import content_of, copies_among
+from suisei.data.copies import content_of
+from suisei.data.decodable import problems_of
+from suisei.data.file_rows import Row, none_usable
+from suisei.data.formats import OnError
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
@@ -24,14 +27,6 @@ from suisei.errors import ConfigError, DataError
 _LOG = logging.getLogger(__name__)
 _LISTS = ("captions", "generated_images", "generated_captions")
 _FIELDS = ("image", *_LISTS, "generated_from")
-
-
-class Pictured(Protocol):
-    """What has an image file."""
-
-    @property
-    def image(self) -> Path:
-        """Path of the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,45 +76,13 @@ def is_pairs(source: str) -> bool:
     return isinstance(row, dict) and "captions" in row
 
 
-def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> None:
-    """Refuse image files that are in training and in another part, and say which ones are copies.
-
-    Args:
-        training: the training images.
-        others: those of the other parts, by the name of each.
-
-    Raises:
-        DataError: some are.
-    """
-    learned = [one.image for one in training]
-    seen = {image.resolve() for image in learned}
-    for part, images in others.items():
-        own = [one.image for one in images]
-        both = [image for image in own if image.resolve() in seen]
-        if both:
-            raise DataError(
-                f"data.{part} shares {counted(len(both), 'image')} with data.train, such as {both[0]}; a "
-                "model is measured on images that it has not learned"
-            )
-        if copies := copies_among(own, learned):
-            name, original = next(iter(copies.items()))
-            _LOG.warning(
-                "data.%s has images of data.train under other names (%d, such as %s, which is %s there): a "
-                "model is measured on images that it has not learned; leave them out of one of the two",
-                *(part, len(copies), name, original),
-            )
-
-
-def warn_unless_apart(training: Iterable[Pictured], validation: Iterable[Pictured]) -> None:
-    """Say which image files are in training and in validation, whose figures then say too much."""
-    try:
-        check_apart(training, validation=validation)
-    except DataError as error:
-        _LOG.warning("%s", error)
-
-
 def load_pairs(
-    source: str, *, root: Path | str | None = None, allowed: Allowed | None = None
+    source: str,
+    *,
+    root: Path | str | None = None,
+    allowed: Allowed | None = None,
+    on_error: OnError = "raise",
+    skipped: list[Row] | None = None,
 ) -> list[ImageCaptions]:
     """Read training data by name or from a file.
 
@@ -131,10 +94,13 @@ def load_pairs(
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
         allowed: what a file may name beside images in that folder or its own.
+        on_error: "raise" refuses bad rows and images that are not there, "skip" leaves them out.
+        skipped: a list that receives what is left out.
 
     Raises:
         ConfigError: an unknown name or part, or no root for Flickr8k.
         DataError: bad rows, missing images, or an image that occurs twice; all are counted and some named.
+            With "skip", where nothing is usable.
     """
     name, _, part = source.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
@@ -144,11 +110,28 @@ def load_pairs(
     elif plain_suffix(source) == ".jsonl":
         path = Path(source)
         folders = Root(path.parent if root is None else root, path.parent, allowed=allowed)
-        pairs = list(_manifest(path, folders))
+        pairs = list(_manifest(path, folders, on_error, skipped))
     else:
         pairs = list(_split(source, root, allowed))
-    _check_files(pairs, source)
-    return pairs
+    return _with_files(pairs, source, on_error, skipped)
+
+
+def decodable_pairs(
+    source: str, pairs: Sequence[ImageCaptions], skipped: list[Row], *, told: bool = True
+) -> list[ImageCaptions]:
+    """Return the pairs whose images, generated ones too, can all be decoded.
+
+    Args:
+        source: where they are from.
+        pairs: the data.
+        skipped: a list that receives the others.
+        told: whether to say how far it is.
+
+    Raises:
+        DataError: none is usable, or an image went away meanwhile.
+    """
+    problems = problems_of(source, pairs, _files, told=told)
+    return _sound(source, pairs, problems, skipped)
 
 
 def merge_pairs(pairs: Sequence[ImageCaptions], keys: Iterable[str]) -> dict[str, ImageCaptions]:
@@ -162,15 +145,29 @@ def merge_pairs(pairs: Sequence[ImageCaptions], keys: Iterable[str]) -> dict[str
     return merged
 
 
-def load_different_pairs(source: str, part: str, *, root: Path | str | None = None) -> list[ImageCaptions]:
+def load_different_pairs(
+    source: str,
+    part: str,
+    *,
+    root: Path | str | None = None,
+    on_error: OnError = "raise",
+    skipped: list[Row] | None = None,
+    told: bool = True,
+) -> list[ImageCaptions]:
     """Read training data as :func:`load_pairs` does, copies of an image as one, and say so.
 
     Args:
         source: see there.
         part: of the data, for the message.
         root: see there.
+        on_error: with "skip", images that cannot be decoded are left out too.
+        skipped: a list that receives what is left out.
+        told: whether to say how far the decoding is.
     """
-    pairs = load_pairs(source, root=root)
+    skipped = [] if skipped is None else skipped
+    pairs = load_pairs(source, root=root, on_error=on_error, skipped=skipped)
+    if on_error == "skip":
+        pairs = decodable_pairs(source, pairs, skipped, told=told)
     contents = content_of(pair.image for pair in pairs)
     merged = list(merge_pairs(pairs, [contents[pair.image] for pair in pairs]).values())
     if len(merged) < len(pairs):
@@ -246,8 +243,11 @@ def _split(source: str, root: Path | str | None, allowed: Allowed | None) -> Ite
         yield ImageCaptions(image.file, image.captions)
 
 
-def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
+def _manifest(
+    path: Path, root: Root, on_error: OnError, skipped: list[Row] | None
+) -> Iterator[ImageCaptions]:
     seen: dict[str, int] = {}
+    bad: list[Row] = []
     try:
         with open_plain(path) as opened:
             lines = opened.read().decode("utf-8-sig").split("\n")  # a caption may hold other ends of lines
@@ -256,22 +256,35 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = _fields(line, f"{path}, row {number}")
-        image, place = str(row["image"]), f"{path}, row {number}"
-        file = root.file(image, place=place)
-        generated = tuple(root.file(name, place=place) for name in row["generated_images"])
-        first = seen.setdefault(full_path(file), number)
-        if first != number:
-            raise DataError(f"{path}, row {number}: image {image!r} was in row {first} already")
-        yield ImageCaptions(
-            file,
-            tuple(row["captions"]),
-            generated,
-            tuple(row["generated_captions"]),
-            tuple(row.get("generated_from", ())),
-        )
+        place = f"{path}, row {number}"
+        try:
+            row = _fields(line, place)
+            pair = _pair(row, root, place)
+            first = seen.setdefault(full_path(pair.image), number)
+            if first != number:
+                raise DataError(f"{place}: image {row['image']!r} was in row {first} already")
+        except DataError as error:
+            if on_error == "raise":
+                raise
+            bad.append(Row(number, None, None, error))
+        else:
+            yield pair
+    if bad and not seen:
+        raise none_usable(len(bad), bad[0].error)
     if not seen:
         raise DataError(f"{path}: has no rows")
+    if skipped is not None:
+        skipped += bad
+
+
+def _pair(row: Mapping[str, Any], root: Root, place: str) -> ImageCaptions:
+    return ImageCaptions(
+        root.file(row["image"], place=place),
+        tuple(row["captions"]),
+        tuple(root.file(name, place=place) for name in row["generated_images"]),
+        tuple(row["generated_captions"]),
+        tuple(row.get("generated_from", ())),
+    )
 
 
 def _fields(line: str, place: str) -> dict[str, Any]:
@@ -312,14 +325,40 @@ def _check_origins(row: dict[str, Any], place: str) -> None:
             )
 
 
-def _check_files(pairs: Sequence[ImageCaptions], source: str) -> None:
-    paths = [path for pair in pairs for path in (pair.image, *pair.generated_images)]
-    absent = [str(path) for path in dict.fromkeys(paths) if not os.path.isfile(path)]  # noqa: PTH113 - any name
-    if absent:
+def _files(pair: ImageCaptions) -> tuple[Path, ...]:
+    return (pair.image, *pair.generated_images)
+
+
+def _with_files(
+    pairs: Sequence[ImageCaptions], source: str, on_error: OnError, skipped: list[Row] | None
+) -> list[ImageCaptions]:
+    """Return the pairs of which all files are there; to leave out all of them would be of no use."""
+    paths = dict.fromkeys(path for pair in pairs for path in _files(pair))
+    absent = {path: None for path in paths if not os.path.isfile(path)}  # noqa: PTH113 - any name
+    lacking = [[path for path in _files(pair) if path in absent] for pair in pairs]
+    if absent and (on_error == "raise" or all(lacking)):
         raise DataError(
-            f"{source}: there is no file of {counted(len(absent), 'image')}: {_some(absent)}; give "
-            "the folder that holds them (--data.root, --images or --root)"
+            f"{source}: there is no file of {counted(len(absent), 'image')}: {_some([*map(str, absent)])}; "
+            "give the folder that holds them (--data.root, --images or --root)"
         )
+    problems = [f"there is no file {files[0]}" if files else None for files in lacking]
+    return _sound(source, pairs, problems, skipped)
+
+
+def _sound(
+    source: str, pairs: Sequence[ImageCaptions], problems: Sequence[str | None], skipped: list[Row] | None
+) -> list[ImageCaptions]:
+    """Return the pairs without a problem; the others are left out."""
+    bad = [
+        Row(number, None, None, DataError(f"{source}: {problem}"))
+        for number, problem in enumerate(problems, start=1)
+        if problem
+    ]
+    if bad and len(bad) == len(pairs):
+        raise none_usable(len(bad), bad[0].error)
+    if skipped is not None:
+        skipped += bad
+    return [pair for pair, problem in zip(pairs, problems, strict=True) if not problem]
 
 
 def _some(names: Sequence[str]) -> str:

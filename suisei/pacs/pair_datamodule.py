@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import ImageCaptions, hold_out_captions, load_different_pairs, warn_unless_apart
+from suisei.data.leaks import warn_unless_apart
+from suisei.data.pairs import ImageCaptions, hold_out_captions, load_different_pairs
 from suisei.errors import ConfigError, DataError
 from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings

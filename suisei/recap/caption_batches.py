@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import load_different_pairs, warn_unless_apart
+from suisei.data.leaks import warn_unless_apart
+from suisei.data.pairs import load_different_pairs
 from suisei.models.latent import padded
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
