@@ -31,6 +31,7 @@ def card(facts: Mapping[str, Any], config: Any) -> str:
     images = facts["images"]
     trained = counted(images["train"], "training image")
     tested = f", {images['test']:,} for the test" if images["test"] else ""
+    skipped = f" Left out: {counted(facts['skipped_rows'], 'bad row')}." if facts["skipped_rows"] else ""
     return f"""# A captioner
 
 Writes captions of images in {languages}. Trained with suisei {__version__} by cross-entropy.
@@ -39,7 +40,7 @@ Writes captions of images in {languages}. Trained with suisei {__version__} by c
 
 ## Data
 {sources}. {trained}, {images["validation"]:,} for validation, which chose the
-weights{tested}.
+weights{tested}.{skipped}
 
 ## Figures
 {_table(facts)}

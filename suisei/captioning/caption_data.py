@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.cli import counted
 from suisei.data.copies import copies_among
+from suisei.data.formats import OnError
 from suisei.data.leaks import check_apart
 from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
@@ -39,6 +40,7 @@ RULES: dict[str, Rule] = {
     "language": Word(LANGUAGES, null=True),
     "batch_size": at_least(1, 100_000),
     "captions_per_image": at_least(1, 1000),
+    "on_error": Word(get_args(OnError)),
     "max_length": at_least(2, MAX_LENGTH),  # test captions are written so long at the end
 }
 
@@ -82,6 +84,8 @@ class CaptionedImages(ResumableData):
         batch_size: images per batch and process.
         captions_per_image: captions of each image in a batch, drawn anew each epoch.
         max_length: captions are cut to so many tokens.
+        on_error: "raise" to stop at a bad row or a damaged image, "skip" to leave them out; all images are
+            decoded once then, before anything is made of them.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class CaptionedImages(ResumableData):
         batch_size: int = 32,
         captions_per_image: int = 5,
         max_length: int = 30,
+        on_error: OnError = "raise",
     ) -> None:
         super().__init__()
         check_settings("data", locals(), RULES)
@@ -106,6 +111,7 @@ class CaptionedImages(ResumableData):
         self.batch_size = batch_size
         self.captions_per_image = captions_per_image
         self.max_length = max_length
+        self.on_error = on_error
         self.seed = 0
         self.train_part: list[CaptionedImage] = []
         self.validation_part: list[CaptionedImage] = []
@@ -115,18 +121,20 @@ class CaptionedImages(ResumableData):
         self._tokens: list[list[Tensor]] = []
         self._starts: list[Tensor] = []
         self._pad_id = 0
+        self._told = True
 
-    def load(self, seed: int) -> None:
+    def load(self, seed: int, *, told: bool = True) -> None:
         """Read the images' names and captions.
 
         Args:
             seed: decides which images validate where none are named, the order, and which captions are drawn.
+            told: whether to say how far the decoding is, where bad rows are left out.
 
         Raises:
             DataError: bad data, images that are in training and validation or test, or validation captions in
                 a language that no training caption is in.
         """
-        self.seed = seed
+        self.seed, self._told = seed, told
         self.train_part = self._read("train")
         if self.sources["validation"] is None:
             self._split(seed)
@@ -134,6 +142,7 @@ class CaptionedImages(ResumableData):
             self.validation_part = self._read("validation")
         if self.sources["test"] is not None:
             self.test_part = self._read("test")
+        self.tell_of_skipped()
         check_apart(self.train_part, validation=self.validation_part, test=self.test_part)
         source = self.sources["validation"] or self.sources["train"]
         check_spoken(self.train_part, self.validation_part, str(source))
@@ -141,7 +150,15 @@ class CaptionedImages(ResumableData):
     def _read(self, part: str) -> list[CaptionedImage]:
         name = self.sources[part]
         assert name is not None
-        return load_captioned(name, root=self.root, images=self.image_folder, language=self.language)
+        return load_captioned(
+            name,
+            root=self.root,
+            images=self.image_folder,
+            language=self.language,
+            on_error=self.on_error,
+            skipped=self.skipped,
+            told=self._told,
+        )
 
     def _split(self, seed: int) -> None:
         """Take validation images out of the training images, all that one image is called by together."""

@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
 def _train(cli: CaptionTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
-    data.load(cli.config.seed_everything)
+    data.load(cli.config.seed_everything, told=cli.trainer.is_global_zero)
     if cli.config.monitor == "val_cider":
         check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)
@@ -187,6 +187,7 @@ def _finish(cli: Any, minutes: float) -> None:
     facts: dict[str, Any] = {
         "sources": data.sources,
         "images": {part: len(getattr(data, f"{part}_part")) for part in ("train", "validation", "test")},
+        **data.skipped_facts,
         "languages": list(captioner.languages),
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),

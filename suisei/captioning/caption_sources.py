@@ -10,13 +10,14 @@ from pathlib import Path
 from suisei.data.caption_texts import is_json
 from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
-from suisei.data.decodable import check_decodable
-from suisei.data.formats import UNRATED, NamedColumns
+from suisei.data.decodable import check_decodable, problems_of, sound_items
+from suisei.data.file_rows import Row
+from suisei.data.formats import UNRATED, NamedColumns, OnError
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
-from suisei.data.sample import detect_language
+from suisei.data.sample import CaptionSample, detect_language
 from suisei.errors import DataError
 from suisei.progress import progress_bar
 
@@ -50,6 +51,9 @@ def load_captioned(
     images: Path | str | None = None,
     language: str | None = None,
     allowed: Allowed | None = None,
+    on_error: OnError = "raise",
+    skipped: list[Row] | None = None,
+    told: bool = True,
 ) -> list[CaptionedImage]:
     """Read images and captions.
 
@@ -62,24 +66,34 @@ def load_captioned(
         images: where relative image paths start, where it is not the file's own folder.
         language: keep captions of this language alone; images without any are left out.
         allowed: what a file may name beside images in ``images`` or its own folder.
+        on_error: "raise" refuses bad rows and files that are not there, "skip" leaves them out, and images
+            that cannot be decoded.
+        skipped: a list that receives what is left out.
+        told: whether to say how far the decoding is.
 
     Raises:
         ConfigError: an unknown name or part.
         DataError: unusable data, no image, or image files that are not there.
     """
-    found = _read(source, root, images, allowed)
+    skipped = [] if skipped is None else skipped
+    found = _read(source, root, images, allowed, on_error, skipped)
     if language is not None:
         found = [_only(image, language) for image in found]
         found = [image for image in found if image.captions]
     if not found:
-        told = f" in {language}" if language else ""
-        raise DataError(f"{source}: no image with a caption{told}")
-    absent = [str(image.image) for image in found if not image.image.is_file()]
-    if absent:
+        spoken = f" in {language}" if language else ""
+        raise DataError(f"{source}: no image with a caption{spoken}")
+    absent = [None if image.image.is_file() else f"there is no file {image.image}" for image in found]
+    lacking = [image.image for image, problem in zip(found, absent, strict=True) if problem]
+    if lacking and (on_error == "raise" or all(absent)):
         raise DataError(
-            f"{source}: {len(absent)} of {len(found)} image files are not there, such as {absent[0]}; say "
+            f"{source}: {len(lacking)} of {len(found)} image files are not there, such as {lacking[0]}; say "
             "where images are (data.images)"
         )
+    found = sound_items(source, found, absent, skipped)
+    if on_error == "skip":
+        problems = problems_of(source, found, lambda image: [image.image], told=told)
+        found = sound_items(source, found, problems, skipped)
     return _told_apart(found)
 
 
@@ -141,7 +155,12 @@ def check_spoken(
 
 
 def _read(
-    source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
+    source: str,
+    root: Path | str | None,
+    images: Path | str | None,
+    allowed: Allowed | None,
+    on_error: OnError,
+    skipped: list[Row],
 ) -> list[CaptionedImage]:
     file = file_of(source)
     if is_json(file):
@@ -152,9 +171,18 @@ def _read(
         return list(_of_annotations(file, Root(own if images is None else images, own, allowed=allowed)))
     if is_pairs(source):
         start = images if images is not None and plain_suffix(source) == ".jsonl" else root
-        pairs = load_pairs(source, root=start, allowed=allowed)
+        pairs = load_pairs(source, root=start, allowed=allowed, on_error=on_error, skipped=skipped)
         return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
-    return list(_of_samples(source, root, images, allowed))
+    samples = load_data(
+        source,
+        root=root,
+        images=images,
+        columns=_unrated(source),
+        allowed=allowed,
+        on_error=on_error,
+        skipped=skipped,
+    )
+    return list(_of_samples(samples))
 
 
 def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
@@ -167,11 +195,9 @@ def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
             yield _made(folder.file(name, place=file), captions, image)
 
 
-def _of_samples(
-    source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
-) -> Iterable[CaptionedImage]:
+def _of_samples(samples: Iterable[CaptionSample]) -> Iterable[CaptionedImage]:
     collected: dict[str, tuple[Path, dict[str, str]]] = {}
-    for sample in load_data(source, root=root, images=images, columns=_unrated(source), allowed=allowed):
+    for sample in samples:
         if not isinstance(sample.image, str | Path):
             continue
         file = full_path(sample.image)

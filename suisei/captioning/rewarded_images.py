@@ -6,7 +6,7 @@ Shape letters: B images of a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.data.formats import OnError
 from suisei.data.leaks import check_apart
-from suisei.ranges import NAME, Of, Rule, at_least, check_settings
+from suisei.ranges import NAME, Of, Rule, Word, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, in_order, require_full_batch
 
@@ -29,6 +30,7 @@ RULES: dict[str, Rule] = {
     "train_images": at_least(1, 10**9, null=True),
     "validation_images": at_least(1, 10**9, null=True),
     "test_images": at_least(1, 10**9, null=True),
+    "on_error": Word(get_args(OnError)),
 }
 
 
@@ -48,6 +50,8 @@ class RewardedImages(ResumableData):
         train_images: train on so many, drawn at random; null for all. CIDEr's idf is of all in either case.
         validation_images: validate on the first so many; null for all.
         test_images: compare on the first so many; null for all.
+        on_error: "raise" to stop at a bad row or a damaged image, "skip" to leave them out; all images are
+            decoded once then, before anything is made of them.
     """
 
     def __init__(
@@ -61,32 +65,38 @@ class RewardedImages(ResumableData):
         train_images: int | None = None,
         validation_images: int | None = 200,
         test_images: int | None = None,
+        on_error: OnError = "raise",
     ) -> None:
         super().__init__()
         check_settings("data", locals(), RULES)
         self.sources = {"train": train, "validation": validation, "test": test}
         self.root, self.image_folder = root, images
         self.batch_size = batch_size
+        self.on_error = on_error
         self.limits = {"train": train_images, "validation": validation_images, "test": test_images}
         self.seed = 0
         self.pairs: list[CaptionedImage] = []
         self.parts: dict[str, range] = {}
         self.documents: list[CaptionedImage] = []
         self.test_part: list[CaptionedImage] = []
+        self._told = True
 
-    def load(self, seed: int = 0, language: str | None = None, processes: int = 1) -> None:
+    def load(
+        self, seed: int = 0, language: str | None = None, processes: int = 1, *, told: bool = True
+    ) -> None:
         """Read the images' captions; afterwards ``pairs`` has training and validation, by ``parts``.
 
         Args:
             seed: decides which training images are drawn, and the order of the batches.
             language: of the captions that are kept; None for all.
             processes: how many processes share a batch.
+            told: whether to say how far the decoding is, where bad rows are left out.
 
         Raises:
             ConfigError: fewer training images than a batch of all processes.
             DataError: bad data, or images that are in training and in validation or test.
         """
-        self.seed = seed
+        self.seed, self._told = seed, told
         training = self.documents = self._read("train", language)
         wanted = self.limits["train"]
         if wanted is not None and wanted < len(training):
@@ -95,6 +105,7 @@ class RewardedImages(ResumableData):
         validation = self._read("validation", language)[: self.limits["validation"]]
         if self.sources["test"] is not None:
             self.test_part = self._read("test", language)[: self.limits["test"]]
+        self.tell_of_skipped()
         check_apart(self.documents, validation=validation, test=self.test_part)
         self.pairs = [*training, *validation]
         first = len(training)
@@ -104,7 +115,15 @@ class RewardedImages(ResumableData):
     def _read(self, part: str, language: str | None) -> list[CaptionedImage]:
         name = self.sources[part]
         assert name is not None
-        return load_captioned(name, root=self.root, images=self.image_folder, language=language)
+        return load_captioned(
+            name,
+            root=self.root,
+            images=self.image_folder,
+            language=language,
+            on_error=self.on_error,
+            skipped=self.skipped,
+            told=self._told,
+        )
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled full batches of positions, int64 [B], another share of each to every process."""

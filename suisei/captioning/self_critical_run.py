@@ -128,7 +128,7 @@ def _train(cli: SelfCriticalCLI) -> None:
     folder, model, data = cli.folder, cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
-    data.load(seed, model.language, processes=cli.trainer.world_size)
+    data.load(seed, model.language, processes=cli.trainer.world_size, told=cli.trainer.is_global_zero)
     model.rewarder.fit(data.documents, model.language)
     check_test_images(data.test_part, str(data.sources["test"]))
     device = cli.trainer.strategy.root_device
@@ -153,6 +153,7 @@ def facts(cli: Any, minutes: float) -> dict[str, Any]:
     return {
         "sources": data.sources,
         "images": {part: len(rows) for part, rows in data.parts.items()},
+        **data.skipped_facts,
         "start": model.captioner,
         "reward": model.reward,
         "reward_signatures": model.rewarder.signatures,
@@ -223,9 +224,10 @@ def _captions(model: SelfCritical, pairs: Sequence[Any], folder: Path) -> dict[s
 def _described(said: Mapping[str, Any]) -> str:
     share = said["reward_share_of_step"]
     cost = "" if share is None else f"; the reward took {share:.0%} of the steps' time"
+    skipped = f" ({counted(said['skipped_rows'], 'bad row')} left out)" if said["skipped_rows"] else ""
     kept = "" if said["kept"] is None else f" (kept: step {said['kept']:,})"
     return (
         f"`{said['start']}` rewarded by `{said['reward']}` (baseline {said['baseline']}) on "
-        f"{counted(said['images']['train'], 'image')}: {counted(said['steps'], 'step')}{kept} in "
+        f"{counted(said['images']['train'], 'image')}{skipped}: {counted(said['steps'], 'step')}{kept} in "
         f"{said['minutes']:g} minutes{cost}."
     )

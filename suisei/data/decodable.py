@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suisei.cli import usable_cores
+from suisei.data.file_rows import Row, none_usable
 from suisei.data.images import read_image
 from suisei.errors import DataError
 from suisei.progress import reported
@@ -67,6 +68,32 @@ def problems_of(
         found = decoding_problems(list(shown.values()), progress(f"{source}: decoding images", len(shown)))
     problems = dict(zip(shown, found, strict=True))
     return [next(filter(None, (problems[_key(image)] for image in images(item))), None) for item in items]
+
+
+def sound_items(
+    source: str, items: Sequence[Item], problems: Sequence[str | None], skipped: list[Row] | None
+) -> list[Item]:
+    """Return the items without a problem; the others are left out.
+
+    Args:
+        source: where the items are from, before each problem.
+        items: such as images with captions.
+        problems: of each item.
+        skipped: a list that receives what is left out.
+
+    Raises:
+        DataError: all have one.
+    """
+    bad = [
+        Row(number, None, None, DataError(f"{source}: {problem}"))
+        for number, problem in enumerate(problems, start=1)
+        if problem
+    ]
+    if bad and len(bad) == len(items):
+        raise none_usable(len(bad), bad[0].error)
+    if skipped is not None:
+        skipped += bad
+    return [item for item, problem in zip(items, problems, strict=True) if not problem]
 
 
 def check_decodable(

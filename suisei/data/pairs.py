@@ -15,7 +15,7 @@ from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.copies import content_of
-from suisei.data.decodable import problems_of
+from suisei.data.decodable import problems_of, sound_items
 from suisei.data.file_rows import Row, none_usable
 from suisei.data.formats import OnError
 from suisei.data.json_files import parse_object
@@ -131,7 +131,7 @@ def decodable_pairs(
         DataError: none is usable, or an image went away meanwhile.
     """
     problems = problems_of(source, pairs, _files, told=told)
-    return _sound(source, pairs, problems, skipped)
+    return sound_items(source, pairs, problems, skipped)
 
 
 def merge_pairs(pairs: Sequence[ImageCaptions], keys: Iterable[str]) -> dict[str, ImageCaptions]:
@@ -342,23 +342,7 @@ def _with_files(
             "give the folder that holds them (--data.root, --images or --root)"
         )
     problems = [f"there is no file {files[0]}" if files else None for files in lacking]
-    return _sound(source, pairs, problems, skipped)
-
-
-def _sound(
-    source: str, pairs: Sequence[ImageCaptions], problems: Sequence[str | None], skipped: list[Row] | None
-) -> list[ImageCaptions]:
-    """Return the pairs without a problem; the others are left out."""
-    bad = [
-        Row(number, None, None, DataError(f"{source}: {problem}"))
-        for number, problem in enumerate(problems, start=1)
-        if problem
-    ]
-    if bad and len(bad) == len(pairs):
-        raise none_usable(len(bad), bad[0].error)
-    if skipped is not None:
-        skipped += bad
-    return [pair for pair, problem in zip(pairs, problems, strict=True) if not problem]
+    return sound_items(source, pairs, problems, skipped)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
 def _train(cli: PacTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
-    data.load(processes=cli.trainer.world_size)
+    data.load(processes=cli.trainer.world_size, told=cli.trainer.is_global_zero)
     _check_monitored(cli, len(data.validation_part))
     _choose_positives(model, data)
     with moved(model, cli.trainer.strategy.root_device):
@@ -141,6 +141,7 @@ def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
     return {
         "sources": data.sources,
         "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
+        **data.skipped_facts,
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,

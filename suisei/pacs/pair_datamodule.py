@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from suisei.data.formats import OnError
 from suisei.data.leaks import warn_unless_apart
 from suisei.data.pairs import ImageCaptions, hold_out_captions, load_different_pairs
 from suisei.errors import ConfigError, DataError
 from suisei.models.pixel_store import PixelStore
-from suisei.ranges import NAME, Rule, at_least, check_settings
+from suisei.ranges import NAME, Rule, Word, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order, require_full_batch
 
@@ -29,6 +30,7 @@ RULES: dict[str, Rule] = {
     "batch_size": at_least(2, 100_000),
     "captions_per_image": at_least(1, 1000),
     "hold_out": at_least(0, 1000),
+    "on_error": Word(get_args(OnError)),
 }
 
 
@@ -72,6 +74,8 @@ class PairDataModule(ResumableData):
         captions_per_image: how many captions of each image are its positives in a batch; an image with
             fewer gives some of them twice.
         hold_out: how many captions of each image stand in for generated ones.
+        on_error: "raise" to stop at a bad row or a damaged image, "skip" to leave them out; all images are
+            decoded once then, before anything is made of them.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class PairDataModule(ResumableData):
         batch_size: int = 256,
         captions_per_image: int = 1,
         hold_out: int = 0,
+        on_error: OnError = "raise",
     ) -> None:
         super().__init__()
         check_settings("data", locals(), RULES)
@@ -90,16 +95,18 @@ class PairDataModule(ResumableData):
         self.batch_size = batch_size
         self.captions_per_image = captions_per_image
         self.hold_out = hold_out
+        self.on_error = on_error
         self.seed = 0
         self.pairs: list[ImageCaptions] = []
         self.pixels: PixelStore | None = None
         self.uses_generated = (False, False)
 
-    def load(self, processes: int = 1) -> None:
+    def load(self, processes: int = 1, *, told: bool = True) -> None:
         """Read the pairs; afterwards ``captions`` and ``images`` list each of them once.
 
         Args:
             processes: how many processes share a batch.
+            told: whether to say how far the decoding is, where bad rows are left out.
 
         Raises:
             ConfigError: fewer training images than a batch of all processes.
@@ -107,9 +114,13 @@ class PairDataModule(ResumableData):
         """
         parts = {}
         for part, source in self.sources.items():
-            pairs = hold_out_captions(load_different_pairs(source, part, root=self.root), self.hold_out)
+            found = load_different_pairs(
+                source, part, root=self.root, on_error=self.on_error, skipped=self.skipped, told=told
+            )
+            pairs = hold_out_captions(found, self.hold_out)
             parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
             self.pairs += pairs
+        self.tell_of_skipped()
         self.train_part, self.validation_part = parts["train"], parts["validation"]
         training, validation = (self.pairs[part.start : part.stop] for part in parts.values())
         warn_unless_apart(training, validation)

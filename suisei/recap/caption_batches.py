@@ -8,22 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from suisei.data.formats import OnError
 from suisei.data.leaks import warn_unless_apart
 from suisei.data.pairs import load_different_pairs
 from suisei.models.latent import padded
-from suisei.ranges import NAME, Rule, at_least, check_settings
+from suisei.ranges import NAME, Rule, Word, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
 from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
 from suisei.training.resumable_data import ResumableData, TensorBatch, cut, require_full_batch
 
-RULES: dict[str, Rule] = {"train": NAME, "validation": NAME, "batch_size": at_least(2, 100_000)}
+RULES: dict[str, Rule] = {
+    "train": NAME,
+    "validation": NAME,
+    "batch_size": at_least(2, 100_000),
+    "on_error": Word(get_args(OnError)),
+}
 PARTS = ("train", "validation")
 
 
@@ -65,6 +71,8 @@ class LatentData(ResumableData):
         validation: validation pairs.
         root: the folder of Flickr8k, or of a file's images.
         batch_size: captions per batch.
+        on_error: "raise" to stop at a bad row or a damaged image, "skip" to leave them out; all images are
+            decoded once then, before anything is made of them.
     """
 
     def __init__(
@@ -73,12 +81,14 @@ class LatentData(ResumableData):
         validation: str = "flickr8k-dev",
         root: str | None = None,
         batch_size: int = 128,
+        on_error: OnError = "raise",
     ) -> None:
         super().__init__()
         check_settings("data", locals(), RULES)
         self.sources = {"train": train, "validation": validation}
         self.root = Path(root) if root is not None else None
         self.batch_size = batch_size
+        self.on_error = on_error
         self.images: list[Path] = []
         self.captions: dict[str, list[str]] = {}
         self.owners: dict[str, list[int]] = {}
@@ -94,7 +104,13 @@ class LatentData(ResumableData):
             ConfigError: fewer training captions than a batch.
             DataError: bad data.
         """
-        found = {part: load_different_pairs(self.sources[part], part, root=self.root) for part in PARTS}
+        found = {
+            part: load_different_pairs(
+                self.sources[part], part, root=self.root, on_error=self.on_error, skipped=self.skipped
+            )
+            for part in PARTS
+        }
+        self.tell_of_skipped()
         warn_unless_apart(found["train"], found["validation"])
         for part, pairs in found.items():
             start = len(self.images)

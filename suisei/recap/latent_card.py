@@ -18,6 +18,7 @@ def latent_card(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         settings: of the model.
     """
     counts = ", ".join(counted(count, f"{part} image") for part, count in facts["images"].items())
+    skipped = f" Left out: {counted(facts['skipped_rows'], 'bad row')}." if facts["skipped_rows"] else ""
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in facts["validation"].items())
     return f"""# RECAP, latent
 
@@ -33,7 +34,7 @@ metric.score(["a caption"], images=["image.jpg"])
 
 ## Data
 
-{", ".join(facts["sources"].values())}: {counts}. Captions have no ratings; none was read.
+{", ".join(facts["sources"].values())}: {counts}.{skipped} Captions have no ratings; none was read.
 
 ## Validation
 

@@ -217,6 +217,7 @@ def _facts(cli: RecapCLI, minutes: float) -> dict[str, Any]:
     return {
         "sources": data.sources,
         "images": {part: len(set(data.owners[part])) for part in ("train", "validation")},
+        **data.skipped_facts,
         "captions": {part: len(data.captions[part]) for part in ("train", "validation")},
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),

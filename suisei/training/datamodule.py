@@ -11,8 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
-from suisei.data.file_rows import skipped_note
-from suisei.data.formats import OnError, Row
+from suisei.data.formats import OnError
 from suisei.data.leaks import describe_shared, shared_between, shared_image
 from suisei.data.load import load_data
 from suisei.data.raters import raters_joined
@@ -31,7 +30,6 @@ from suisei.training.batching import (
 )
 from suisei.training.reference_order import ReferenceOrder, rotated
 from suisei.training.resumable_data import ResumableData, cut
-from suisei.training.setting_names import as_settings
 from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.splitting import Splitting
 from suisei.training.support import Support, read_support
@@ -137,7 +135,6 @@ class CaptionDataModule(ResumableData):
         self.support_data = Support()
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
-        self.skipped: list[Row] = []
         self.shared: dict[str, dict[str, int]] = {}
         self._collate: Collate | None = None
         self._pictured, self._told = False, True
@@ -197,8 +194,7 @@ class CaptionDataModule(ResumableData):
         candidates = self.disjoint != "group"
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
         self._warn_of_shared_contents()
-        if self.skipped:
-            logger.warning("%s", as_settings(skipped_note([row.error for row in self.skipped])))
+        self.tell_of_skipped()
 
     def _warn_of_shared_contents(self) -> None:
         parts = {part: self.part(part) for part in PARTS}
@@ -234,6 +230,8 @@ class CaptionDataModule(ResumableData):
                     rating_scale=self.rating_scale,
                     on_error=self.on_error,
                     skipped=self.skipped,
+                    pictured=self._pictured,
+                    told=self._told,
                 )
             )
         return support

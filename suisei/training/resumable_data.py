@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -10,8 +11,12 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from suisei.data.file_rows import Row, skipped_note
 from suisei.errors import ConfigError
 from suisei.training.batching import ResumableDataLoader, batch_loader
+from suisei.training.setting_names import as_settings
+
+logger = logging.getLogger(__name__)
 
 
 class TensorBatch:
@@ -30,6 +35,9 @@ class ResumableData(LightningDataModule):
     """A data module that knows where in an epoch its training batches are.
 
     What a training batch holds must depend on the seed, the epoch and its number alone.
+
+    Attributes:
+        skipped: the bad rows that were left out.
     """
 
     def __init__(self) -> None:
@@ -37,6 +45,18 @@ class ResumableData(LightningDataModule):
         self._batches: Any = None
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
+        self.skipped: list[Row] = []
+
+    def tell_of_skipped(self) -> None:
+        """Say how many bad rows were left out, and what is wrong with the first."""
+        if self.skipped:
+            logger.warning("%s", as_settings(skipped_note([row.error for row in self.skipped])))
+
+    @property
+    def skipped_facts(self) -> dict[str, Any]:
+        """What a report says of the rows that were left out."""
+        first = as_settings(" ".join(str(self.skipped[0].error).split())) if self.skipped else None
+        return {"skipped_rows": len(self.skipped), "first_skipped": first}
 
     @property
     def processes(self) -> tuple[int, int]:

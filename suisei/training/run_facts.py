@@ -10,7 +10,6 @@ from typing import Any
 from suisei.runlog.events import memory
 from suisei.training.checkpoints import best_checkpoint_of, read_checkpoint
 from suisei.training.progress_lines import lines_of
-from suisei.training.setting_names import as_settings
 
 
 def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -> dict[str, Any]:
@@ -32,8 +31,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
         "ranks": model.config.head.rank_share > 0,
-        "skipped_rows": len(data.skipped),
-        "first_skipped": as_settings(" ".join(str(data.skipped[0].error).split())) if data.skipped else None,
+        **data.skipped_facts,
         **_pace(trainer),
     }
 

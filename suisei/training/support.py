@@ -9,7 +9,7 @@ from pathlib import Path
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import OnError, Row
 from suisei.data.load import load_data
-from suisei.data.pairs import is_pairs, load_pairs
+from suisei.data.pairs import decodable_pairs, is_pairs, load_pairs
 from suisei.data.paths import full_path
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import caption_key, group_of
@@ -115,6 +115,8 @@ def read_support(
     rating_scale: tuple[float, float] | None = None,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
+    pictured: bool = False,
+    told: bool = True,
 ) -> Support:
     """Read captions of images, or rated samples.
 
@@ -125,15 +127,20 @@ def read_support(
         root: the folder of a named data set.
         images: where relative image paths of a file start.
         rating_scale: (low, high) of a file's samples that state none.
-        on_error: "raise" stops at the first bad row of samples, "skip" leaves bad rows out.
+        on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
+        pictured: whether images are looked at: "skip" leaves those out that cannot be decoded, too.
+        told: whether to say how far that is.
 
     Raises:
         ConfigError: an unknown name.
         DataError: unusable data.
     """
     if is_pairs(name_or_file):
-        pairs = load_pairs(name_or_file, root=root or images)
+        skipped = [] if skipped is None else skipped
+        pairs = load_pairs(name_or_file, root=root or images, on_error=on_error, skipped=skipped)
+        if pictured and on_error == "skip":
+            pairs = decodable_pairs(name_or_file, pairs, skipped, told=told)
         return Support(
             [pair.captions for pair in pairs], images=[(pair.image, pair.captions) for pair in pairs]
         )

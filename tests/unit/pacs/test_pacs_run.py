@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.metrics.registry import get_metric
 from suisei.pacs import dual_run
 from suisei.pacs.dual_module import PacTraining
@@ -341,3 +341,22 @@ def test_captions_that_the_text_tower_cuts_are_counted_and_said_once(folder, tmp
         assert run([*arguments(folder, tmp_path / str(count), *options), *files]) == 0
         assert caplog.text.count("2 of 24 captions have more tokens than the text tower reads") == count
         assert ("such as 'a green wall" in caplog.text) == bool(count)
+
+
+def test_a_damaged_image_stops_a_run_or_is_left_out(folder, tmp_path, caplog):
+    for file in folder.glob("*.png"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    rows = (folder / "train.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "train.jsonl").write_text("".join(rows))
+    damaged = tmp_path / json.loads(rows[-1])["image"]
+    damaged.write_bytes(damaged.read_bytes()[:50])
+    model = f"--model.model={folder / 'clip'}"
+    given = [*arguments(tmp_path, tmp_path / "run", model), f"--data.validation={folder / 'train.jsonl'}"]
+    with pytest.raises(DataError, match=damaged.name):
+        run(given)
+    assert run([*given, "--data.on_error=skip", "--data.batch_size=4"]) == 0
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["images"]["train"] == len(rows) - 1
+    assert report["skipped_rows"] == 1
+    assert str(damaged) in report["first_skipped"]
+    assert "1 bad row skipped, the first: " in caplog.text

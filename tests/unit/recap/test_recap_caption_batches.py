@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.recap.caption_batches import LatentData
 from suisei.recap.negatives import KINDS, other_caption, shuffled_caption
 
@@ -141,3 +141,20 @@ def test_captions_of_a_copy_are_of_the_image_itself(made, tmp_path):
     owner = data.owners["train"][data.captions["train"].index("A dog on grass")]
     assert data.images[owner] == tmp_path / "0.png"
     assert len(set(data.owners["train"])) == 7
+
+
+def test_damaged_images_stop_the_reading_or_are_left_out(made, tmp_path, caplog):
+    assert made().skipped == []
+    source = str(tmp_path / "pairs.jsonl")
+    (tmp_path / "2.png").write_bytes((tmp_path / "2.png").read_bytes()[:50])
+    (tmp_path / "3.png").unlink()
+    with pytest.raises(DataError, match=r"no file of 1 image: .*3\.png"):
+        LatentData(source, source, batch_size=3).load()
+    data = LatentData(source, source, batch_size=3, on_error="skip")
+    data.load()
+    assert [image.name for image in data.images] == ["0.png", "1.png", "4.png", "5.png", "6.png"] * 2
+    assert data.skipped_facts["skipped_rows"] == 4  # two of each part
+    assert str(data.skipped_facts["first_skipped"]).endswith(f"there is no file {tmp_path / '3.png'}")
+    assert "4 bad rows skipped, the first: " in caplog.text
+    with pytest.raises(ConfigError, match=r"data\.on_error"):
+        LatentData(source, source, on_error="leave")

@@ -17,6 +17,7 @@ from suisei.recap.prefix_training import PrefixTraining
 
 STEPS = ("learning_rate", "weight_decay", "warmup_steps", "cosine_steps")
 COVERED = {
+    "test_damaged_images_stop_the_reading_or_are_left_out": ("data.on_error",),
     "test_steps_are_taken_as_the_settings_say": (
         *(f"latent.model.{name}" for name in STEPS), *(f"mapper.model.{name}" for name in STEPS),
     ),

@@ -83,3 +83,17 @@ def test_who_looks_at_images(extra, looked):
     assert not _looks_at_images(config)
     config.fusion.extra_inputs = [extra]
     assert _looks_at_images(config) is looked
+
+
+@pytest.mark.parametrize(("looked", "images"), [(True, 9), (False, 10)])
+def test_captions_that_support_are_left_out_where_their_images_are_looked_at(pictured, looked, images):
+    rows = [{"image": f"{number}.jpg", "captions": [f"a cat {number}"]} for number in range(10)]
+    support = pictured.with_name("support.jsonl")
+    support.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    texts = pictured.with_name("texts.jsonl")
+    texts.write_text(
+        "".join(json.dumps({"candidate": f"a dog {n}", "rating": n / 9}) + "\n" for n in range(9))
+    )
+    module = loaded(texts, pictured=looked, support=str(support), on_error="skip")
+    assert len(module.support_data.images) == images
+    assert len(module.skipped) == 10 - images

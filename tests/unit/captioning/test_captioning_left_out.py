@@ -1,0 +1,63 @@
+"""What damaged images and bad rows cost a training of a captioner, by cross-entropy and by a reward."""
+
+import json
+import shutil
+
+import pytest
+
+from suisei.captioning import self_critical_run
+from suisei.captioning.caption_run import run as train_captioner
+from suisei.errors import DataError
+from tests.unit.captioning.tuning import arguments
+
+
+@pytest.fixture
+def damaged(folder, tmp_path):
+    """The pictures and captions, of which one is cut off in training and one in validation."""
+    copy = tmp_path / "data"
+    shutil.copytree(folder, copy)
+    for name in ("3.png", "dev5.png"):
+        (copy / name).write_bytes((copy / name).read_bytes()[:50])
+    return copy
+
+
+def assert_two_left_out(report, damaged):
+    assert report["images"]["train"] == report["images"]["validation"] == 7
+    assert report["skipped_rows"] == 2
+    assert f"{damaged / 'train.jsonl'}: {damaged / '3.png'}: " in report["first_skipped"]
+
+
+def test_a_damaged_image_costs_a_captioner_its_row_alone(damaged, tmp_path, caplog):
+    given = [
+        f"--data.train={damaged / 'train.jsonl'}",
+        f"--data.validation={damaged / 'dev.jsonl'}",
+        "--model.tower.name=tiny",
+        "--model.tower.train=true",
+        "--model.pretraining.epochs=0",
+        "--model.vocabulary=60",
+        "--model.layers={width: 32, heads: 4, encoder_layers: 1, decoder_layers: 1, feed_forward: 64}",
+        "--monitor=val_loss",
+        "--trainer.max_epochs=1",
+        "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false",
+        f"--output={tmp_path / 'run'}",
+    ]
+    with pytest.raises(DataError, match=r"3\.png"):
+        train_captioner(given)
+    assert train_captioner([*given, "--data.on_error=skip"]) == 0
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
+    assert_two_left_out(report, damaged)
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "7 for validation, which chose the\nweights. Left out: 2 bad rows.\n" in card
+    assert "2 bad rows skipped, the first: " in caplog.text
+
+
+def test_a_damaged_image_costs_tuning_its_row_alone(damaged, tmp_path):
+    given = self_critical_run.written_out([*arguments(damaged, tmp_path / "run"), "--trainer.max_steps=3"])
+    with pytest.raises(DataError, match=r"3\.png"):
+        self_critical_run.run(given)
+    assert self_critical_run.run([*given, "--data.on_error=skip"]) == 0
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["training"]
+    assert_two_left_out(report, damaged)
+    page = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert "on 7 images (2 bad rows left out): 3 steps" in page
