@@ -1,11 +1,13 @@
 """Bad rows, absent files and damaged images of images with captions: refused, or left out and named."""
 
 import json
+import time
 
 import pytest
 from PIL import Image
 
 from suisei.captioning.caption_sources import load_captioned
+from suisei.data import decodable
 from suisei.data.pairs import load_different_pairs, load_pairs
 from suisei.errors import DataError
 from suisei.training.support import read_support
@@ -115,7 +117,7 @@ def test_the_first_bad_row_is_refused_unless_it_may_be_left_out(source, read):
     ("row", "message"),
     [
         ({"image": "a.png", "captions": []}, "none of the 2 rows is usable; the first problem: .*row 1"),
-        ({"image": "gone.png", "captions": ["a dog"]}, r"gone\.png"),
+        ({"image": "gone.png", "captions": ["a dog"]}, r"gone\.png; (give the folder|say where)"),
         ({"image": "cut.jpg", "captions": ["a dog"]}, r"none of the 1 row is usable.*cut\.jpg"),
     ],
 )
@@ -136,3 +138,19 @@ def test_captions_that_support_a_training_are_left_out_with_images_that_it_looks
     found = read_support(str(source), on_error="skip", skipped=skipped, pictured=pictured, told=False)
     assert len(found.images) == len(found.groups) == images
     assert_left_out(skipped, left_out)
+
+
+def test_an_interrupted_search_for_damaged_images_does_not_go_on_to_the_last(monkeypatch):
+    begun = []
+
+    def slow(image, _):
+        begun.append(image)
+        time.sleep(0.005)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(decodable, "read_image", slow)
+    with pytest.raises(KeyboardInterrupt):
+        decodable.decoding_problems([Image.new("RGB", (1, 1)) for _ in range(200)], stop)
+    assert len(begun) < 100
