@@ -249,7 +249,7 @@ def _manifest(folder: Path) -> Made:
     """Manifests of positives, training pairs, and what positives are made of."""
     import hashlib
 
-    from suisei.data.pairs import is_pairs, load_pairs
+    from suisei.data.pairs import is_pairs, load_different_pairs, load_pairs
     from suisei.errors import SuiseiError
     from suisei.pacs.manifest import read_positives
     from suisei.pacs.positive_writer import PositiveWriter
@@ -284,8 +284,11 @@ def _manifest(folder: Path) -> Made:
         with PositiveWriter(source.parent, "captions"):
             pass
 
+    def left_out(source: str) -> None:
+        load_different_pairs(source, "train", on_error="skip", told=False)
+
     def read(data: bytes) -> None:
-        for function in (read_positives, is_pairs, load_pairs, read_sources, write):
+        for function in (read_positives, is_pairs, load_pairs, left_out, read_sources, write):
             path.write_bytes(data)
             try:
                 function(path if function in (read_positives, write) else str(path))  # type: ignore[operator]
