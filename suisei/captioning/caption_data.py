@@ -31,6 +31,7 @@ from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
 from suisei.training.batching import EpochBatches, ResumableDataLoader
 from suisei.training.cut_captions import tell_of_cut
+from suisei.training.data_digest import captioned_digests
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order
 from suisei.training.shares import RankBatches, Share
 
@@ -143,6 +144,9 @@ class CaptionedImages(ResumableData):
         if self.sources["test"] is not None:
             self.test_part = self._read("test")
         self.tell_of_skipped()
+        self.digests = captioned_digests(
+            train=self.train_part, validation=self.validation_part, test=self.test_part
+        )
         check_apart(self.train_part, validation=self.validation_part, test=self.test_part)
         source = self.sources["validation"] or self.sources["train"]
         check_spoken(self.train_part, self.validation_part, str(source))

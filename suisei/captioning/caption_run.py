@@ -39,7 +39,7 @@ from suisei.training.run_callbacks import best_checkpoint, early_stopping, state
 from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
-from suisei.training.task_run import checkpoint_of, train
+from suisei.training.task_run import check_data, checkpoint_of, train
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ def _train(cli: CaptionTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load(cli.config.seed_everything, told=cli.trainer.is_global_zero)
+    check_data(cli, checkpoint)
     if cli.config.monitor == "val_cider":
         check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)

@@ -18,6 +18,7 @@ from suisei.data.formats import OnError
 from suisei.data.leaks import check_apart
 from suisei.ranges import NAME, Of, Rule, Word, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
+from suisei.training.data_digest import captioned_digests
 from suisei.training.resumable_data import ResumableData, in_order, require_full_batch
 
 RULES: dict[str, Rule] = {
@@ -106,6 +107,7 @@ class RewardedImages(ResumableData):
         if self.sources["test"] is not None:
             self.test_part = self._read("test", language)[: self.limits["test"]]
         self.tell_of_skipped()
+        self.digests = captioned_digests(train=self.documents, validation=validation, test=self.test_part)
         check_apart(self.documents, validation=validation, test=self.test_part)
         self.pairs = [*training, *validation]
         first = len(training)

@@ -35,7 +35,7 @@ from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
 from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
-from suisei.training.task_run import checkpoint_of, train
+from suisei.training.task_run import check_data, checkpoint_of, train
 
 TASK = "self-critical"
 SHORT = {"--model": "--model.captioner", "--reward": "--model.reward"}
@@ -129,6 +129,7 @@ def _train(cli: SelfCriticalCLI) -> None:
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
     data.load(seed, model.language, processes=cli.trainer.world_size, told=cli.trainer.is_global_zero)
+    check_data(cli, checkpoint)
     model.rewarder.fit(data.documents, model.language)
     check_test_images(data.test_part, str(data.sources["test"]))
     device = cli.trainer.strategy.root_device

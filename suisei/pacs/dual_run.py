@@ -28,7 +28,7 @@ from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
-from suisei.training.task_run import checkpoint_of, train
+from suisei.training.task_run import check_data, checkpoint_of, train
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ def _train(cli: PacTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load(processes=cli.trainer.world_size, told=cli.trainer.is_global_zero)
+    check_data(cli, checkpoint)
     _check_monitored(cli, len(data.validation_part))
     _choose_positives(model, data)
     with moved(model, cli.trainer.strategy.root_device):

@@ -22,6 +22,7 @@ from suisei.errors import ConfigError, DataError
 from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Rule, Word, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
+from suisei.training.data_digest import captioned_digests
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order, require_full_batch
 
 RULES: dict[str, Rule] = {
@@ -123,6 +124,7 @@ class PairDataModule(ResumableData):
         self.tell_of_skipped()
         self.train_part, self.validation_part = parts["train"], parts["validation"]
         training, validation = (self.pairs[part.start : part.stop] for part in parts.values())
+        self.digests = captioned_digests(train=training, validation=validation)
         warn_unless_apart(training, validation)
         require_full_batch(len(self.train_part), "images", self.batch_size, processes)
         if len(self.validation_part) < 2:

@@ -22,6 +22,7 @@ from suisei.models.latent import padded
 from suisei.ranges import NAME, Rule, Word, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
 from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
+from suisei.training.data_digest import captioned_digests
 from suisei.training.resumable_data import ResumableData, TensorBatch, cut, require_full_batch
 
 RULES: dict[str, Rule] = {
@@ -111,6 +112,7 @@ class LatentData(ResumableData):
             for part in PARTS
         }
         self.tell_of_skipped()
+        self.digests = captioned_digests(**found)
         warn_unless_apart(found["train"], found["validation"])
         for part, pairs in found.items():
             start = len(self.images)

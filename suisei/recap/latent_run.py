@@ -33,7 +33,7 @@ from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import find_checkpoint, staged, tell_of_run
 from suisei.training.run_settings import check_resumed, read_config
 from suisei.training.task_cli import TASK_DEFAULTS
-from suisei.training.task_run import checkpoint_of, train
+from suisei.training.task_run import check_data, checkpoint_of, train
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ def _train_mapper(cli: MapperCLI) -> None:
     model, data, seed = cli.model, cli.datamodule, cli.config.seed_everything
     checkpoint = checkpoint_of(cli)
     data.load()
+    check_data(cli, checkpoint)
     features = _features(image_tower(model.image), data)
     model.build(data.captions["train"], features.shape[1], seed)
     _tell_of_cut(data, model.plain, model.longest, "the language model, beside the prefix,")
@@ -103,6 +104,7 @@ def _train_latent(cli: LatentCLI) -> None:
     wanted = config.ckpt_path if started or not (folder / "mapper").exists() else None
     checkpoint = find_checkpoint(folder, wanted, settings_of(cli))
     data.load()
+    check_data(cli, checkpoint)
     image = image_tower(source.image)
     model.build(source, image, config.seed_everything)
     longest = model.parts.captions.shape.max_tokens

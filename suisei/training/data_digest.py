@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,25 @@ def data_digests(data: CaptionDataModule) -> dict[str, str]:
     return {**digests, "support": value_digest(_support(data.support_data))}
 
 
+def captioned_digests(**parts: Iterable[Any]) -> dict[str, str]:
+    """Return a digest of each part of images with captions, of which the same counts as of rated samples.
+
+    Args:
+        parts: the images of each part, by its name: dataclasses of paths and texts.
+    """
+    return {
+        part: value_digest(
+            [
+                [_plain(getattr(image, field.name)) for field in fields(image) if field.name != "id"]
+                for image in images
+            ]
+        )
+        for part, images in parts.items()
+    }
+
+
 def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> None:
-    """Refuse to go on with other data; other test data, which decide no weight, are only said.
+    """Refuse to go on with other data than a run began with; other test data, which decide no weight, are only said.
 
     Args:
         noted: what the checkpoint says; empty for one of an earlier version, which says nothing.
@@ -56,14 +73,15 @@ def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> Non
     Raises:
         ModelError: data that decide the weights have changed.
     """
-    changed = [name for part, name in NAMES.items() if noted.get(part, digests[part]) != digests[part]]
+    other = {part for part, digest in digests.items() if noted.get(part, digest) != digest}
+    changed = [name for part, name in NAMES.items() if part in other]
     if changed:
         raise ModelError(
             f"the run was started with other {' and '.join(changed)} data: captions, references, ratings, "
             "groups or images have changed since; go on with the data as they were, or train anew in another "
             "--output"
         )
-    if noted.get("test", digests["test"]) != digests["test"]:
+    if "test" in other:
         logger.warning(
             "the test data are not those that the run was started with; its report is of the new ones"
         )
@@ -119,6 +137,13 @@ def _content(sample: CaptionSample) -> list[Any]:
         sample.candidate, list(sample.references), sample.language, sample.group, sample.system, judged,
         _image(sample.image),
     ]  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in lists, with the name and size of every file that it names."""
+    if isinstance(value, tuple | list):
+        return [_plain(own) for own in value]
+    return _image(value) if isinstance(value, Path) else value
 
 
 def _support(support: Support) -> list[Any]:

@@ -38,6 +38,7 @@ class ResumableData(LightningDataModule):
 
     Attributes:
         skipped: the bad rows that were left out.
+        digests: of each part of the data that were read, by which a run knows them when it goes on.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class ResumableData(LightningDataModule):
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
         self.skipped: list[Row] = []
+        self.digests: dict[str, str] = {}
 
     def tell_of_skipped(self) -> None:
         """Say how many bad rows were left out, and what is wrong with the first."""

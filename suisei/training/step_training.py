@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
-from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
 from suisei.training.loop_states import (
     GRADIENTS,
     begin_epoch,
@@ -56,10 +56,11 @@ class ResumableTraining(LightningModule):
             restore_gradients(self._gradients, self)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers; frozen weights stay out."""
+        """Save the state of the random numbers, and what the data are; frozen weights stay out."""
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
         checkpoint["suisei_random_states"] = random_states(self.device)
+        checkpoint[DATA] = getattr(self.trainer.datamodule, "digests", {})
         self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 from suisei.errors import ConfigError
-from suisei.training.checkpoints import restore_best
+from suisei.training.checkpoints import restore_best, resumed_data
 from suisei.training.command_line import settings_of
+from suisei.training.data_digest import check_same_data
 from suisei.training.losses import require_finite_weights
 from suisei.training.progress_lines import minutes_since
 from suisei.training.run_fit import fit
@@ -19,6 +21,20 @@ from suisei.training.task_cli import TaskCLI
 def checkpoint_of(cli: TaskCLI) -> str | None:
     """Return the checkpoint to go on with, verified; None to start from the beginning."""
     return find_checkpoint(cli.folder, cli.config.ckpt_path, settings_of(cli))
+
+
+def check_data(cli: TaskCLI, checkpoint: str | None) -> None:
+    """Refuse to go on with other data than the run was started with.
+
+    Args:
+        cli: the command line, whose data are read.
+        checkpoint: what the run goes on from; None for a new run.
+
+    Raises:
+        ModelError: training or validation data have changed.
+    """
+    if checkpoint is not None:
+        check_same_data(resumed_data(Path(checkpoint)), cli.datamodule.digests)
 
 
 def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = lambda: None) -> float:

@@ -1,4 +1,4 @@
-"""What damaged images and bad rows cost a training of a captioner, by cross-entropy and by a reward."""
+"""Damaged images, bad rows and changed data in trainings of a captioner: by cross-entropy and by a reward."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ import pytest
 
 from suisei.captioning import self_critical_run
 from suisei.captioning.caption_run import run as train_captioner
-from suisei.errors import DataError
+from suisei.errors import DataError, ModelError
 from tests.unit.captioning.tuning import arguments
 
 
@@ -27,10 +27,11 @@ def assert_two_left_out(report, damaged):
     assert f"{damaged / 'train.jsonl'}: {damaged / '3.png'}: " in report["first_skipped"]
 
 
-def test_a_damaged_image_costs_a_captioner_its_row_alone(damaged, tmp_path, caplog):
-    given = [
-        f"--data.train={damaged / 'train.jsonl'}",
-        f"--data.validation={damaged / 'dev.jsonl'}",
+def settings(data, output):
+    """Return the settings of a short run by cross-entropy."""
+    return [
+        f"--data.train={data / 'train.jsonl'}",
+        f"--data.validation={data / 'dev.jsonl'}",
         "--model.tower.name=tiny",
         "--model.tower.train=true",
         "--model.pretraining.epochs=0",
@@ -40,8 +41,12 @@ def test_a_damaged_image_costs_a_captioner_its_row_alone(damaged, tmp_path, capl
         "--trainer.max_epochs=1",
         "--trainer.accelerator=cpu",
         "--trainer.enable_progress_bar=false",
-        f"--output={tmp_path / 'run'}",
+        f"--output={output}",
     ]
+
+
+def test_a_damaged_image_costs_a_captioner_its_row_alone(damaged, tmp_path, caplog):
+    given = settings(damaged, tmp_path / "run")
     with pytest.raises(DataError, match=r"3\.png"):
         train_captioner(given)
     assert train_captioner([*given, "--data.on_error=skip"]) == 0
@@ -61,3 +66,25 @@ def test_a_damaged_image_costs_tuning_its_row_alone(damaged, tmp_path):
     assert_two_left_out(report, damaged)
     page = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert "on 7 images (2 bad rows left out): 3 steps" in page
+
+
+def test_other_data_are_refused_where_a_training_goes_on(folder, tmp_path, caplog):
+    data = tmp_path / "data"
+    shutil.copytree(folder, data)
+    rows = (data / "dev.jsonl").read_text(encoding="utf-8")
+    (data / "test.jsonl").write_text(rows.replace('"dev', '"test'), encoding="utf-8")
+    for picture in data.glob("dev*.png"):
+        shutil.copy(picture, data / picture.name.replace("dev", "test"))
+    given = [*settings(data, tmp_path / "run"), f"--data.test={data / 'test.jsonl'}"]
+    assert train_captioner(given) == 0
+    tuned = self_critical_run.written_out([*arguments(data, tmp_path / "tuned"), "--trainer.max_steps=3"])
+    assert self_critical_run.run(tuned) == 0
+    (data / "dev.jsonl").write_text(rows.replace("a red wall", "a rusty wall"), encoding="utf-8")
+    for run, settled in ((train_captioner, given), (self_critical_run.run, tuned)):
+        with pytest.raises(ModelError, match="started with other validation data"):
+            run([*settled, "--ckpt_path=last"])
+    (data / "dev.jsonl").write_text(rows, encoding="utf-8")
+    test_rows = (data / "test.jsonl").read_text(encoding="utf-8")
+    (data / "test.jsonl").write_text(test_rows.replace("a red wall", "a rusty wall"), encoding="utf-8")
+    assert train_captioner([*given, "--trainer.max_epochs=2", "--ckpt_path=last"]) == 0
+    assert "the test data are not those that the run was started with" in caplog.text

@@ -165,3 +165,19 @@ def test_training_stops_when_nothing_gets_better(folder, tmp_path, monkeypatch, 
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["steps"] == steps
     assert report["val_recall10"] == 0.5
+
+
+def test_other_data_are_refused_where_a_run_goes_on(folder, tmp_path):
+    rows = (folder / "train.jsonl").read_text()
+    (tmp_path / "train.jsonl").write_text(rows)
+    more = [
+        f"--model.model={folder / 'clip'}",
+        f"--data.train={tmp_path / 'train.jsonl'}",
+        f"--data.root={folder}",
+    ]
+    run(arguments(folder, tmp_path / "run", *more, "--trainer.max_steps=2"))
+    (tmp_path / "train.jsonl").write_text("".join(rows.splitlines(keepends=True)[::-1]))
+    with pytest.raises(ModelError, match="started with other training data"):
+        run(arguments(folder, tmp_path / "run", *more, "--ckpt_path=last"))
+    (tmp_path / "train.jsonl").write_text(rows)
+    assert run(arguments(folder, tmp_path / "run", *more, "--ckpt_path=last")) == 0

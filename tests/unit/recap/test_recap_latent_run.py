@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from suisei.commands.train import main
@@ -27,50 +26,7 @@ from suisei.recap.mapper_folder import find_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.learning_curve import read_curves
-
-COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
-LENGTH = ["--trainer.max_steps=6", "--trainer.val_check_interval=2", "--trainer.log_every_n_steps=1"]
-QUIET = ["--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder of eight pictures with captions in both languages."""
-    folder = tmp_path_factory.mktemp("pairs")
-    rows = []
-    for number, name in enumerate([*COLOURS, *COLOURS]):
-        Image.new("RGB", (70, 66 + number), COLOURS[name]).save(folder / f"{number}.png")
-        captions = [f"a {name} wall beside a tree {number}", f"{number}本の木の前に{name}の壁がある。"]
-        rows.append({"image": f"{number}.png", "captions": captions})
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-def common(data, output, *more):
-    pairs = data / "pairs.jsonl"
-    given = [f"--data.train={pairs}", f"--data.validation={pairs}", "--data.batch_size=4"]
-    return [*given, f"--output={output}", *LENGTH, *QUIET, *more]
-
-
-SIZES = [
-    "--model.language_model=null", "--model.train_language_model=true", "--model.tiny.vocabulary=300",
-    "--model.tiny.width=16", "--model.tiny.layers=1", "--model.tiny.heads=2", "--model.layers=1",
-    "--model.heads=4", "--model.prefix=3", "--model.spread=2", "--model.learning_rate=0.01",
-    "--model.warmup_steps=1",
-]  # fmt: skip
-LATENT = ["--model.hidden=24", "--model.heads=2", "--model.max_tokens=40", "--model.learning_rate=0.01"]
-
-
-@pytest.fixture(scope="module")
-def mapper(data, model_folder, tmp_path_factory):
-    """The folder of a finished training of a mapper."""
-    output = tmp_path_factory.mktemp("mapper") / "run"
-    assert run_mapper(common(data, output, *SIZES, f"--model.image.name={model_folder}")) == 0
-    return output
-
-
-def states(output):
-    return torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
+from tests.unit.recap.recap_runs import LATENT, SIZES, common, states
 
 
 def assert_same(left, right):
