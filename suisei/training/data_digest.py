@@ -52,19 +52,13 @@ def captioned_digests(**parts: Iterable[Any]) -> dict[str, str]:
     Args:
         parts: the images of each part, by its name: dataclasses of paths and texts.
     """
-    return {
-        part: value_digest(
-            [
-                [_plain(getattr(image, field.name)) for field in fields(image) if field.name != "id"]
-                for image in images
-            ]
-        )
-        for part, images in parts.items()
-    }
+    return {part: value_digest([_described(image) for image in images]) for part, images in parts.items()}
 
 
 def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> None:
-    """Refuse to go on with other data than a run began with; other test data, which decide no weight, are only said.
+    """Refuse to go on with other data than a run began with.
+
+    Other test data, which decide no weight, are only said.
 
     Args:
         noted: what the checkpoint says; empty for one of an earlier version, which says nothing.
@@ -137,6 +131,11 @@ def _content(sample: CaptionSample) -> list[Any]:
         sample.candidate, list(sample.references), sample.language, sample.group, sample.system, judged,
         _image(sample.image),
     ]  # fmt: skip
+
+
+def _described(image: Any) -> list[Any]:
+    """Return what counts of an image with captions; what a row calls it may say where its file is."""
+    return [_plain(getattr(image, field.name)) for field in fields(image) if field.name != "id"]
 
 
 def _plain(value: Any) -> Any:
