@@ -57,13 +57,14 @@ def test_a_damaged_image_costs_a_captioner_its_row_alone(damaged, tmp_path, capl
     assert "2 bad rows skipped, the first: " in caplog.text
 
 
-def test_a_damaged_image_costs_tuning_its_row_alone(damaged, tmp_path):
+def test_a_damaged_image_costs_tuning_its_row_alone(damaged, tmp_path, caplog):
     given = self_critical_run.written_out([*arguments(damaged, tmp_path / "run"), "--trainer.max_steps=3"])
     with pytest.raises(DataError, match=r"3\.png"):
         self_critical_run.run(given)
     assert self_critical_run.run([*given, "--data.on_error=skip"]) == 0
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["training"]
     assert_two_left_out(report, damaged)
+    assert "2 bad rows skipped, the first: " in caplog.text
     page = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert "on 7 images (2 bad rows left out): 3 steps" in page
 

@@ -20,6 +20,7 @@ from suisei.recap.language_models import (
     load_language_model,
     new_language_model,
 )
+from suisei.recap.latent_card import latent_card
 from suisei.recap.latent_run import run_latent, run_mapper
 from suisei.recap.latent_training import LatentTraining
 from suisei.recap.mapper_folder import find_mapper
@@ -143,7 +144,11 @@ def test_a_reconstruction_learns_and_its_folder_scores(trained, data):
     assert {path.name for path in (trained / "model").iterdir()} == {
         "config.json", "model.safetensors", "tokenizer", "README.md",
     }  # fmt: skip
-    assert "recap-latent:" in (trained / "model" / "README.md").read_text()
+    card = (trained / "model" / "README.md").read_text()
+    assert "recap-latent:" in card
+    assert "8 train images, 8 validation images. Captions" in card
+    facts = json.loads((trained / "report.json").read_text())
+    assert "images. Left out: 3 bad rows. Captions" in latent_card({**facts, "skipped_rows": 3}, {})
 
 
 def test_what_is_frozen_stays_as_it_was(trained, mapper):
