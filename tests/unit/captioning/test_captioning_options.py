@@ -55,6 +55,7 @@ ELSEWHERE = {
     "tower.tiny.image_size", "tower.tiny.features", "vocabulary",
     "pretraining.epochs", "pretraining.batch_size", "pretraining.learning_rate", "pretraining.weight_decay",
     "train", "validation", "test", "root", "images",  # test_captioning_data, test_captioning_training
+    "on_error",  # test_a_damaged_image_costs_a_captioner_its_row_alone
 }  # fmt: skip
 
 
