@@ -316,4 +316,6 @@ def test_a_path_of_an_image_that_can_be_none_is_refused_where_positives_are_join
     rows = write_rows(tmp_path / "rows.jsonl", [{"image": "a\0/0.png", "caption": "a dog"}])
     arguments = ("join", rows, "--positives", folder, "--output", tmp_path / "train.jsonl", "--any-path")
     assert run(positives.main, *arguments) == 2
-    assert "cannot be read: embedded null" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "cannot be read: " in told
+    assert "embedded null" in told  # what comes before it depends on Python's version
