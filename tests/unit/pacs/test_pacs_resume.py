@@ -1,9 +1,11 @@
 """A training of PAC-S that is cut off, gone on with or stopped, and the files of the run."""
 
 import json
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from suisei.errors import ConfigError, ModelError
 from suisei.pacs.dual_module import PacTraining
@@ -181,3 +183,14 @@ def test_other_data_are_refused_where_a_run_goes_on(folder, tmp_path):
         run(arguments(folder, tmp_path / "run", *more, "--ckpt_path=last"))
     (tmp_path / "train.jsonl").write_text(rows)
     assert run(arguments(folder, tmp_path / "run", *more, "--ckpt_path=last")) == 0
+
+
+def test_other_frozen_weights_are_refused_where_a_run_goes_on(folder, tmp_path):
+    shutil.copytree(folder / "clip", tmp_path / "clip")
+    given = arguments(folder, tmp_path / "run", f"--model.model={tmp_path / 'clip'}")
+    run([*given, "--trainer.max_steps=2"])
+    [weights] = (tmp_path / "clip").glob("*.safetensors")
+    state = load_file(weights)
+    save_file({**state, "visual.conv1.weight": state["visual.conv1.weight"] + 1}, weights)
+    with pytest.raises(ModelError, match="frozen weights are not those"):
+        run([*given, "--ckpt_path=last"])
