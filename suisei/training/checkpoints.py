@@ -311,7 +311,7 @@ def restore_frozen(checkpoint: dict[str, Any], module: nn.Module) -> None:
     if absent or _fingerprint([(name, own[name]) for name in noted["names"]]) != noted["sha256"]:
         raise ModelError(
             "the frozen weights are not those that the checkpoint was written with; go on with the encoders "
-            "that the run started from (the files and folders that its settings of the model name), or train anew"
+            "that the run started from (files and folders named in model.*), or train anew"
         )
     checkpoint["state_dict"] = {**checkpoint["state_dict"], **{name: own[name] for name in noted["names"]}}
 
