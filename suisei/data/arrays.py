@@ -53,7 +53,7 @@ def image_of(array: Any) -> Image.Image:
     Raises:
         DataError: another shape or type, no pixels, too many, NaN, or floats outside [0, 1].
     """
-    kind, shape = ("tensor" if is_tensor(array) else "array"), tuple(array.shape)
+    kind, shape = ("a tensor" if is_tensor(array) else "an array"), tuple(array.shape)
     if is_tensor(array):
         fits = len(shape) == 3 and shape[0] == 3
         height, width = shape[1:] if fits else (0, 0)
@@ -61,12 +61,12 @@ def image_of(array: Any) -> Image.Image:
         fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
         height, width = shape[:2] if fits else (0, 0)
     if not fits:
-        raise DataError(f"the image is a {kind} of shape {shape}; {SHAPES}")
+        raise DataError(f"the image is {kind} of shape {shape}; {SHAPES}")
     if not height or not width:
-        raise DataError(f"the image is a {kind} of shape {shape}, which has no pixels")
+        raise DataError(f"the image is {kind} of shape {shape}, which has no pixels")
     if height * width > max_pixels():
         raise DataError(
-            f"the image is a {kind} of {width} x {height} pixels; the limit is {max_pixels():,} pixels"
+            f"the image is {kind} of {width} x {height} pixels; the limit is {max_pixels():,} pixels"
         )
     pixels = _bytes_of_tensor(array) if is_tensor(array) else array
     if pixels.dtype != np.uint8:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.cli import counted
 from suisei.encoders.attention import Packing, Span
 from suisei.encoders.bert import BertEncoder
 from suisei.encoders.half_weights import waits_for_calls
@@ -171,9 +172,9 @@ class TextEncoder(nn.Module):
         if long:
             self._said = True
             logger.warning(
-                "%d captions reach the %d tokens that the text encoder reads, such as %r: what is beyond is "
-                "not read; later ones are cut without another warning",
-                len(long), self.max_tokens, captions[long[0]][:60],
+                "%s %s the %d tokens that the text encoder reads, such as %r: what is beyond is not read; "
+                "later ones are cut without another warning", counted(len(long), "caption"),
+                "reaches" if len(long) == 1 else "reach", self.max_tokens, captions[long[0]][:60],
             )  # fmt: skip
 
     def _ids(self, captions: Sequence[str], max_tokens: int) -> list[list[int]]:

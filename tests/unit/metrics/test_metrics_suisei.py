@@ -339,7 +339,7 @@ def test_captions_longer_than_what_is_read_are_said_once(metric, caplog):
         assert not caplog.records
         metric.score(["dog " * (limit + 1)] * 2, references=[["two dogs"]] * 2)
         metric.score(["cat " * (limit + 1)], references=[["two dogs"]])
-    assert [f"1 captions reach the {limit} tokens" in record.message for record in caplog.records] == [True]
+    assert [f"1 caption reaches the {limit} tokens" in record.message for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize(
