@@ -149,7 +149,8 @@ def _add_test_options(add: Add) -> None:
     )  # fmt: skip
     add(
         "--limit", type=positive, default=1000, metavar="N",
-        help="captions per language to degrade, and to vary the references of (default 1000)",
+        help="captions per language to degrade, to vary the references of, and of the protocols and "
+        "--systems (default 1000)",
     )  # fmt: skip
     add(
         "--max-references",
