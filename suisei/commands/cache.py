@@ -12,9 +12,9 @@ from suisei.commands.option_values import filled
 from suisei.errors import DataError
 
 _EPILOG = """The cache holds what encoders said of captions and images, for other runs to use:
-numbers under a hash of all that decides them, never captions or images themselves. It is used by 'suisei
-score' and 'suisei evaluate', and by 'suisei train' for frozen encoders. SUISEI_CACHE names another folder,
-or is "off"; SUISEI_CACHE_GB is its largest size in GB (default 5), at which the oldest features make room.
+numbers under a hash of all that decides them, never captions or images themselves. It is used by all commands
+that score, and by 'suisei train' for frozen encoders. SUISEI_CACHE names another folder, or is "off";
+SUISEI_CACHE_GB is its largest size in GB (default 5), at which the oldest features make room.
 Beside it, without a limit, are the images that the metric recap drew, with their captions."""
 
 
