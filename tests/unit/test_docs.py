@@ -18,7 +18,7 @@ import yaml
 from suisei.__main__ import COMMANDS, main
 from suisei.commands.command_parser import CommandParser
 from suisei.errors import ConfigError
-from suisei.metrics.registry import unavailable_reason
+from suisei.metrics.registry import get_metric, unavailable_reason
 from suisei.models.config import FusionConfig
 from suisei.models.inputs import InputColumns
 from suisei.models.pooling import POOLINGS
@@ -129,6 +129,10 @@ def test_the_output_that_is_shown_is_what_comes_out(page, the_model, beside_the_
         re.findall(r"[\d.]+", text) for text in (blocks(page, "text")[0], capsys.readouterr().out)
     )
     np.testing.assert_allclose([float(x) for x in shown], [float(x) for x in printed], atol=0.02)
+
+
+def test_the_signature_that_is_shown_is_bleus():
+    assert f"`{get_metric('bleu-4').signature}`" in text_of("docs/scoring.md")
 
 
 RUNNING = [
