@@ -15,7 +15,7 @@ from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
-from suisei.commands.shard_summary import said_on_stopping, shown, tell
+from suisei.commands.shard_summary import finished_of, said_on_stopping, shown, tell
 from suisei.commands.shard_tasks import LOCK, SETTINGS, other_scores
 from suisei.data.paths import full_path, try_lock
 from suisei.errors import ConfigError, DataError
@@ -107,7 +107,7 @@ def score_shards(
         started = time.perf_counter()
         reports, left = _finished(tasks, settings, with_uids=options.uids is not None)
         if reports:
-            say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
+            say(console, f"{finished_of(len(reports), len(tasks))} already")
         with said_on_stopping(reports, len(tasks), folder):
             run = _engine(metrics, plans, settings, devices, options) if left else None
             for task, report in shown(run, left, console) if run else ():

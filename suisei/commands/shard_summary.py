@@ -22,13 +22,18 @@ SHOWN = 10
 """So many shards and reasons are shown; the summary has all."""
 
 
+def finished_of(done: int, total: int) -> str:
+    """Return how many shards of how many are finished, in words."""
+    return f"{done:,} of {counted(total, 'shard')} {'is' if total == 1 else 'are'} finished"
+
+
 @contextmanager
 def said_on_stopping(reports: Mapping[ShardTask, ShardReport], total: int, folder: Path) -> Iterator[None]:
     """Let what stops the run say what is finished, and how to go on."""
 
     def finished() -> str:
         done = sum(not report.failed for report in reports.values())
-        return f"{done:,} of {total:,} shards are finished, in {folder}; the same command goes on"
+        return f"{finished_of(done, total)}, in {folder}; the same command goes on"
 
     try:
         yield

@@ -103,6 +103,8 @@ def test_shards_that_went_away_leave_their_scores(folder, capsys):
     capsys.readouterr()
     run(folder)
     assert "3 of 3 shards are finished already" in capsys.readouterr().err
+    run(folder, shards="00000.tar")
+    assert "1 of 1 shard is finished already" in capsys.readouterr().err
 
 
 def test_images_that_were_refused_are_scored_once_any_path_is_allowed(pictured):
