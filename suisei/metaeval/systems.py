@@ -59,7 +59,8 @@ class Pair:
         difference: corpus score of the better minus that of the other.
         interval: of the difference.
         p_bootstrap: two-sided, by the paired bootstrap; None without resamples, as the next two.
-        p_permutation: two-sided, by swapping the two systems' captions image by image.
+        p_permutation: two-sided, by swapping the two systems' captions image by image; never below what
+            swapping the images with different scores alone could give.
         p_holm: the same after Holm's correction over the pairs of the metric.
         wins: captions of the better system that score better than the other's; images, where each has one.
         ties: captions that score the same as the other's.
@@ -182,10 +183,15 @@ def _outcome(
     pairs, tie = [], _largest_tie(scores[:, there])
     for (a, b), swapped in extreme.items():
         gained = sign * (scores[a, there] - scores[b, there])
+        differing = len(np.unique(units[~(np.abs(gained) <= TIE)]))
         gained[np.abs(gained) <= tie] = 0.0
         pairs.append(
             _pair(
-                (names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], swapped, gained, settings
+                (names[a], names[b]),
+                sums.observed[[a, b]],
+                resampled[:, [a, b]],
+                _swapping(swapped, differing, settings.permutations),
+                gained,
             )
         )
     pairs, ranks = _ranked(pairs, [names[system] for system in order])
@@ -270,9 +276,8 @@ def _pair(
     names: tuple[str, str],
     observed: np.ndarray,
     resampled: np.ndarray,
-    swapped: int,
+    p_permutation: float | None,
     gained: np.ndarray,
-    settings: Resampling,
 ) -> Pair:
     """Return a pair; Holm's p-value follows when all pairs are there.
 
@@ -280,9 +285,8 @@ def _pair(
         names: the better system and the other.
         observed: their corpus scores.
         resampled: their scores on each resample, [B, 2].
-        swapped: of how many permutations the difference is as extreme.
+        p_permutation: see :class:`Pair`.
         gained: by how much the better system's caption is better, per caption; 0 for a tie.
-        settings: of the permutations.
     """
     difference = float(observed[0] - observed[1])
     differences = resampled[:, 0] - resampled[:, 1]
@@ -293,7 +297,7 @@ def _pair(
         # Centred on the observed difference: on the resamples' own mean, an image with many captions would
         # move the centre along and make a difference surer than its interval says.
         _p_value(_as_extreme(differences - difference, difference), len(differences)),
-        _p_value(swapped, settings.permutations),
+        p_permutation,
         None,
         int((gained > 0).sum()),
         int((gained == 0).sum()),
@@ -309,6 +313,23 @@ def _as_extreme(null: np.ndarray, observed: float) -> int:
 def _p_value(extreme: int, count: int) -> float | None:
     """Return the p-value, (1 + at least as extreme) / (1 + all), which is never 0; None of none drawn."""
     return (1 + extreme) / (1 + count) if count else None
+
+
+def _swapping(extreme: int, differing: int, count: int) -> float | None:
+    """Return the p-value of swapping, which no more can be said than the images with different scores allow.
+
+    They alone can be swapped to an effect, in 2**differing ways, of which those of none and of all are as
+    extreme as the data. Where a corpus score is a share of all words, other images change the share all the
+    same, by the lengths of their captions: one that repeats itself, among captions that are shorter than the
+    other system's, would be significant.
+
+    Args:
+        extreme: of how many permutations the difference is as extreme.
+        differing: images with other scores.
+        count: permutations.
+    """
+    value = _p_value(extreme, count)
+    return None if value is None else max(value, min(1.0, 2.0 ** (1 - differing)))
 
 
 def _interval(values: np.ndarray) -> Interval:
