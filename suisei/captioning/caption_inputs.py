@@ -55,7 +55,8 @@ def images_to_caption(
     """Return the images that the options of a command name, in order.
 
     Args:
-        images: files and folders; with ``file`` the folder where relative paths start.
+        images: files and folders; with ``file``, or ``data`` that are a file, the folder where relative paths
+            start.
         file: rows with an image each.
         data: a data set with references, see :func:`suisei.captioning.caption_sources.load_captioned`.
         root: its folder.
@@ -65,9 +66,10 @@ def images_to_caption(
         DataError: no image, or a file that cannot be read.
     """
     if data is not None:
+        start = images[0] if images else None
         return _unique(
             Wanted(found.id, found.image, tuple(zip(found.captions, found.languages, strict=True)))
-            for found in load_captioned(data, root=root, allowed=allowed)
+            for found in load_captioned(data, root=root, images=start, allowed=allowed)
         )
     if file is not None:
         own = Path(file).parent

@@ -88,7 +88,7 @@ def load_captioned(
     if lacking and (on_error == "raise" or all(absent)):
         raise DataError(
             f"{source}: {len(lacking)} of {len(found)} image files are not there, such as {lacking[0]}; say "
-            "where images are (data.images)"
+            "where images are (data.images in training, --images with suisei caption)"
         )
     found = sound_items(source, found, absent, skipped)
     if on_error == "skip":

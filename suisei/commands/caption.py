@@ -14,6 +14,7 @@ from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
 from suisei.commands.options import add_log_options, add_root_option
 from suisei.data.caption_texts import is_json
+from suisei.data.compressed import plain_suffix
 from suisei.data.outputs import given
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError
@@ -128,7 +129,8 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("images").add_argument
     add(
         "--images", metavar="PATH", type=filled, nargs="+",
-        help="image files, or folders of them; with --input the folder where relative paths start",
+        help="image files, or folders of them; with --input or a file of --data the folder where relative "
+        "paths start",
     )  # fmt: skip
     add(
         "--input",
@@ -187,14 +189,15 @@ def _check(options: argparse.Namespace) -> None:
         ConfigError: the first of them.
     """
     check_device(options.device)
-    if options.data and (options.input or options.images):
+    if options.data and (options.input or (options.images and not _is_file(options.data))):
         raise ConfigError("--data names its images itself; leave --images and --input out")
     if not (options.data or options.input or options.images):
         raise ConfigError("nothing to caption: give --images FOLDER_OR_FILES, --input FILE or --data NAME")
     if options.root and not options.data:
         raise ConfigError("--root belongs to --data; images of a file start at --images")
-    if options.input and options.images and len(options.images) > 1:
-        raise ConfigError("with --input, --images is the one folder where relative paths start")
+    if (options.input or options.data) and options.images and len(options.images) > 1:
+        given_with = "--input" if options.input else "--data"
+        raise ConfigError(f"with {given_with}, --images is the one folder where relative paths start")
     for name, (method, usual) in _OF_METHOD.items():
         if getattr(options, name) is None:
             setattr(options, name, usual)
@@ -207,6 +210,13 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(
             "a COCO result file has one caption per image; write .jsonl, or leave --samples out"
         )
+
+
+def _is_file(data: str) -> bool:
+    """Return whether data are a file, whose images may lie elsewhere, and not a data set by its name."""
+    from suisei.data.karpathy_parts import file_of
+
+    return bool(plain_suffix(file_of(data)))
 
 
 def _tell(console: Console, counts: Any, output: str) -> None:

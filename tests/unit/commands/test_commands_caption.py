@@ -246,6 +246,25 @@ def test_references_of_another_language_stand_beside_no_caption(folder, images, 
         assert [row.get("references") for row in rows_of(output)] == wanted
 
 
+@pytest.mark.parametrize("name", ["split.json:test", "annotations.json", "pairs.jsonl", "rated.csv"])
+def test_images_of_a_file_with_references_may_lie_elsewhere(folder, images, tmp_path, name):
+    split = {"filename": "a.png", "split": "test", "sentences": [{"raw": "a red picture"}]}
+    coco = {"images": [{"id": 7, "file_name": "a.png"}]}
+    coco["annotations"] = [{"id": 1, "image_id": 7, "caption": "a red picture"}]
+    file, output = tmp_path / "elsewhere" / name.partition(":")[0], tmp_path / "captions.jsonl"
+    file.parent.mkdir()
+    pairs = {"image": "a.png", "captions": ["a red picture"]}
+    contents = {"split.json": {"images": [split]}, "annotations.json": coco, "pairs.jsonl": pairs}
+    table = 'image,candidate,references\na.png,red,"[""a red picture""]"\n'
+    file.write_text(json.dumps(contents[file.name]) if file.name in contents else table)
+    options = [*map(str, ("--model", folder, "--data", file.parent / name, "--output", output))]
+    with pytest.raises(DataError, match="--images"):
+        main(options)
+    assert main([*options, "--images", str(images)]) == 0
+    (row,) = rows_of(output)
+    assert (row["image"], row["references"]) == ("images/a.png", ["a red picture"])
+
+
 @pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.csv.gz"])
 def test_tables_have_references_too(folder, images, tmp_path, name):
     file, output = images / name, tmp_path / "captions.jsonl"
@@ -359,7 +378,8 @@ def test_a_file_that_is_read_is_not_written_over(folder, images):
         (["--images", "a", "--method", "greedy", "--beams", "3"], "--beams is for --method beam"),
         (["--images", "a", "--top-p", "0.9"], "--top-p is for --method sample; leave it out with beam"),
         (["--images", "a", "--samples", "2"], "--samples is for --method sample"),
-        (["--images", "a", "b", "--input", "c.csv"], "one folder"),
+        (["--images", "a", "b", "--input", "c.csv"], "with --input, --images is the one folder"),
+        (["--images", "a", "b", "--data", "c.csv"], "with --data, --images is the one folder"),
         (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.json"], "one caption per"),
         (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.JSON"], "one caption per"),
         (["--images", "a", "--output", "x.jsonl.gz"], "captions are not compressed"),
