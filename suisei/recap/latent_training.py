@@ -126,10 +126,10 @@ class LatentTraining(StepTraining):
             max_tokens=len(places),
             normalise=source.image.normalise,
         )
-        with seeded(seed):
+        with seeded(seed):  # whether or not a mapper was trained before, in the same run
             captions = CaptionReconstruction(shape)
+            torch.nn.init.normal_(captions.prefix, std=float(words.std()))
         captions.words.data, captions.places.data = words, places
-        torch.nn.init.normal_(captions.prefix, std=float(words.std()))
         self.parts = LatentModel(image, source.mapper, captions, tokenizer)
         self.note_frozen()
 

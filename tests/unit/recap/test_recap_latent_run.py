@@ -224,13 +224,14 @@ def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on
     ends = [f"run: {run}   model: {run / 'model'}   kept: step " for run in (inner, tmp_path / "run")]
     assert [line.rstrip("0123456789") for line in told] == ends
     assert (tmp_path / "run" / "model" / "config.json").is_file()
-    # as if it had been killed at the end of the mapper's training
-    leave_the_mapper(tmp_path / "run")
+    weights = (tmp_path / "run" / "model" / "model.safetensors").read_bytes()
+    leave_the_mapper(tmp_path / "run")  # as if it had been killed at the end of the mapper's training
     (inner / "report.json").unlink()
     with pytest.raises(ConfigError, match="interrupted training of the mapper"):
         run_latent([*given, "--ckpt_path=null"])
     assert run_latent([*given, "--ckpt_path=last"]) == 0
     assert (inner / "report.json").is_file()
+    assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == weights
 
 
 @pytest.mark.parametrize(
