@@ -138,7 +138,8 @@ def decode(
         if decoding.method == "beam":
             if decoding.beams > logits.shape[-1]:
                 raise ConfigError(
-                    f"decoding.beams is {decoding.beams}; the vocabulary has {logits.shape[-1]} pieces"
+                    f"a search of {decoding.beams:,} beams over a vocabulary of {logits.shape[-1]:,} pieces; "
+                    "take no more beams (--beams, model.captions)"
                 )
             if model.pools_beams:
                 return _pooled(model, state, logits, decoding)

@@ -309,7 +309,9 @@ def test_settings_that_cannot_be_are_refused(options):
 
 
 def test_too_many_beams_and_too_many_tokens_are_refused(model, memory):
-    with pytest.raises(ConfigError, match="beams"):
+    with pytest.raises(
+        ConfigError, match=r"500 beams over a vocabulary of \d+ pieces; .*--beams, model\.captions"
+    ):
         model.generate(memory, Decoding("beam", beams=500, max_length=16))
     with pytest.raises(ConfigError, match="max_length is 17; this captioner writes at most 16 tokens"):
         model.generate(memory, Decoding("greedy", max_length=17))  # however soon the captions end
