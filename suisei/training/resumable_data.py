@@ -126,6 +126,6 @@ def require_full_batch(count: int, what: str, batch_size: int, processes: int = 
     whole = batch_size * processes
     if count < whole:
         shared = f" ({batch_size} in each of {processes} processes)" if processes > 1 else ""
-        raise ConfigError(
-            f"{count} training {what} do not fill a batch of {whole}{shared}; lower data.batch_size"
-        )
+        one = f"1 training {what.removesuffix('s')} does not fill"
+        named = one if count == 1 else f"{count} training {what} do not fill"
+        raise ConfigError(f"{named} a batch of {whole}{shared}; lower data.batch_size")

@@ -10,6 +10,7 @@ from PIL import Image
 from suisei.errors import ConfigError, DataError
 from suisei.recap.caption_batches import LatentData
 from suisei.recap.negatives import KINDS, other_caption, shuffled_caption
+from suisei.training.resumable_data import require_full_batch
 
 ENGLISH = [
     "A brown dog runs across the green field .",
@@ -131,6 +132,8 @@ def test_training_goes_on_with_the_batches_it_would_have_had(made):
 def test_too_few_captions_for_a_batch_are_refused(made):
     with pytest.raises(ConfigError, match="13 training captions do not fill a batch of 14"):
         made(batch_size=14)
+    with pytest.raises(ConfigError, match=r"1 training image does not fill a batch of 2; lower data\.batch"):
+        require_full_batch(1, "images", 2)
 
 
 def test_captions_of_a_copy_are_of_the_image_itself(made, tmp_path):
