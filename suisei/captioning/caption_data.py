@@ -177,7 +177,10 @@ class CaptionedImages(ResumableData):
         self.train_part = [image for image, twin in zip(rest, twins, strict=True) if not twin]
         if not self.train_part:
             raise DataError(
-                f"{self.sources['train']}: of {counted(len(found), 'image')} none is left to train on"
+                f"{self.sources['train']}: of {counted(len(found), 'image')} none is left to train on: "
+                f"{counted(len(self.validation_part), 'image')} validate"
+                f"{'s' if len(self.validation_part) == 1 else ''}; name more, or others to validate on "
+                "(data.validation)"
             )
 
     @property

@@ -192,6 +192,13 @@ def test_names_of_one_image_are_on_one_side_of_the_split(tmp_path, pictures, oth
     assert not caplog.text
 
 
+def test_an_image_alone_is_none_to_train_on_beside_one_that_validates(tmp_path, pictures):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"image": pictures[0].name, "captions": ["a"]}))
+    with pytest.raises(DataError, match=r"of 1 image none is left to train on: 1 image validates; name more"):
+        CaptionedImages(str(path), images=str(tmp_path)).load(0)
+
+
 def test_missing_images_are_counted_and_named(tmp_path, pictures):
     path = karpathy(tmp_path, pictures)
     pictures[4].unlink()
