@@ -261,6 +261,11 @@ def _complain(message: str) -> None:
         sys.stderr.flush()
 
 
+def is_of_pillows_limit(category: type[Warning]) -> bool:
+    """Return whether a warning is Pillow's of large images; which are too large we say by their row."""
+    return category.__name__ == "DecompressionBombWarning"
+
+
 def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
     package = str(Path(__file__).parent)
 
@@ -270,7 +275,7 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
         own = category is UserWarning and filename.startswith(package)
         if own:
             current().tell("warning", text=str(message))
-        if current().replaces_messages:
+        if current().replaces_messages or is_of_pillows_limit(category):
             return ""
         if own:
             return f"suisei: {printable(str(message))}\n"

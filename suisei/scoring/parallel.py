@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any, TextIO, TypeVar
 
-from suisei.cli import keep_memory
+from suisei.cli import is_of_pillows_limit, keep_memory
 from suisei.data.formats import Row
 from suisei.errors import DataError, SuiseiError, UnavailableError
 from suisei.metrics.base import Metric
@@ -155,6 +155,8 @@ class CollectedWarnings(logging.Handler):
         line: str | None = None,
     ) -> None:
         """Keep a warning of Python's own kind; where a library gives it, its place is kept too."""
+        if is_of_pillows_limit(category):
+            return
         place = "" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: "
         self.messages.append((f"{place}{message}", ()))
 

@@ -25,6 +25,7 @@ from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
 from suisei.pacs.positive_writer import PositiveWriter, Recipe
+from suisei.scoring.parallel import CollectedWarnings
 from tests.unit.runs import read_rows, run, write_rows
 
 pytest.importorskip("av", reason="needs the extra video")
@@ -174,6 +175,21 @@ def test_a_warning_of_a_command_is_one_line(capsys):
     assert first == "suisei: look"
     assert second.startswith("elsewhere.py:1: UserWarning")
     assert warnings.formatwarning is usual
+
+
+def test_large_images_are_told_of_by_our_limit_alone():
+    handler, said = CollectedWarnings(), []
+    kinds = (Image.DecompressionBombWarning, UserWarning)
+
+    def command(_):
+        said.extend(warnings.formatwarning("look", kind, "Image.py", 1) for kind in kinds)
+        return 0
+
+    assert run_command(command) == 0
+    for kind in kinds:
+        handler.show("look", kind, "Image.py", 1)
+    assert [bool(text) for text in said] == [False, True]
+    assert handler.taken() == [("look", ())]
 
 
 @pytest.fixture
