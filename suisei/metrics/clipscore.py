@@ -84,7 +84,7 @@ class ContrastiveScore(DualMetric):
         )
         references = [sample.references if self.references else () for sample in samples]
         texts = [sample.candidate for sample in samples] + list(itertools.chain.from_iterable(references))
-        self._length_warning(encoder, set(texts), self.prompt)
+        self._length_warning(encoder, set(texts), self.prompt, self.model_shown)
         features = normalised(
             encoder.encode_texts(texts, prompt=self.prompt, batch_size=4 * batch_size, progress=progress)
         )
@@ -107,7 +107,7 @@ class ContrastiveScore(DualMetric):
         if any(language_of(sample) == "ja" for sample in samples):
             self._warned = True
             warnings.warn(
-                f"{self.name}: {self.encoder.name} has an English tokenizer, so its scores of Japanese "
+                f"{self.name}: {self.model_shown} has an English tokenizer, so its scores of Japanese "
                 "captions say little; use a multilingual model such as "
                 "model='xlm-roberta-base-ViT-B-32', pretrained='laion5b_s13b_b90k'",
                 stacklevel=3,

@@ -102,6 +102,12 @@ class DualMetric(EncoderMetric):
         self._length_warning = LengthWarning(self.name)
 
     @property
+    def model_shown(self) -> str:
+        """What the encoder is called in messages: a folder as it was given: every run has a model."""
+        given = str(self._loading["name"])
+        return given if Path(given).is_dir() else self.encoder.name
+
+    @property
     def backbone(self) -> str:
         """Architecture and pre-training, such as "ViT-L-14@laion2b"; "other" for what no paper has.
 

@@ -24,8 +24,8 @@ class LengthWarning:
         self._metric = metric
         self._said = False
 
-    def __call__(self, encoder: DualEncoder, texts: set[str], prompt: str) -> None:
-        """Warn if the encoder cuts any of the texts, unless that was said before."""
+    def __call__(self, encoder: DualEncoder, texts: set[str], prompt: str, shown: str) -> None:
+        """Warn if the encoder, which is called as ``shown``, cuts any texts, unless that was said before."""
         from suisei.encoders.dual_tokens import overlong_texts
 
         if self._said:
@@ -34,7 +34,7 @@ class LengthWarning:
         if cut:
             self._said = True
             warnings.warn(
-                f"{self._metric}: {counted(len(cut), 'caption')} with more tokens than {encoder.name} reads: "
+                f"{self._metric}: {counted(len(cut), 'caption')} with more tokens than {shown} reads: "
                 f"cut to its limit, such as {min(cut)[:60]!r}; later ones are cut without another warning",
                 stacklevel=4,
             )

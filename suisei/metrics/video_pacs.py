@@ -323,7 +323,8 @@ class VideoScore(DualMetric):
         """Warn, once, of captions that are cut; under "refuse" raise, or return {position: error}."""
         texts = [(sample.candidate, *(sample.references if self.references else ())) for sample in samples]
         if self.overlong == "cut":
-            self._length_warning(self.encoder, {text for own in texts for text in own}, self.prompt)
+            unique = {text for own in texts for text in own}
+            self._length_warning(self.encoder, unique, self.prompt, self.model_shown)
             return {}
         bad = overlong_errors(self.name, self.encoder, texts, self.prompt)
         if bad and refuse:

@@ -127,3 +127,12 @@ def test_without_trained_weights_it_says_what_to_give():
     for name in ("pac-s", "ref-pac-s++"):
         with pytest.raises(UnavailableError, match=r"CHECKPOINT.*untrained=true"):
             get_metric(name)
+
+
+def test_warnings_name_the_folder_as_it_was_given(folder):
+    samples = [CaptionSample("犬が走る", (), picture(0)), SAMPLES[2]]
+    with pytest.warns(UserWarning, match="English tokenizer") as said:
+        PacScore(folder, device="cpu").score(samples)
+    texts = [str(warning.message) for warning in said]
+    for wanted in (f"pac-s: {folder} has an English tokenizer", f"with more tokens than {folder} reads"):
+        assert sum(wanted in text for text in texts) == 1
