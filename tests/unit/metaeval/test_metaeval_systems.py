@@ -187,11 +187,10 @@ def test_corpus_statistics_are_swapped_not_scores():
 def test_few_images_with_different_scores_make_nothing_significant_by_the_lengths_of_the_others(
     repeating, least
 ):
-    words = "a red dog runs over the green grass while two cats sleep under big trees".split()
-    short = [CaptionSample(" ".join(words[:8]), ("a dog",), id=str(image)) for image in range(30)]
+    short = [CaptionSample(" ".join(WORDS[:8]), ("a dog",), id=str(image)) for image in range(30)]
     for image in range(repeating):
         short[image] = CaptionSample("a dog " * 5, ("a dog",), id=str(image))
-    long = [CaptionSample(" ".join(words), ("a dog",), id=str(image)) for image in range(30)]
+    long = [CaptionSample(" ".join(WORDS), ("a dog",), id=str(image)) for image in range(30)]
     outcome = compare_systems([column("repetition-4", short, long)], ["a", "b"], Resampling(400))[0]
     (pair,) = outcome.pairs
     assert (pair.better, pair.wins, pair.ties) == ("b", repeating, 30 - repeating)
