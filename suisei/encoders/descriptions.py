@@ -175,7 +175,12 @@ def read_description(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         ModelError: there is none, or it may not be read.
     """
-    path = folder / DESCRIPTION
+    path, inner = folder / DESCRIPTION, folder / "model" / DESCRIPTION
+    if not path.is_file():
+        hint = "give a folder that `suisei train --config pacs` made, or a name of open_clip"
+        if inner.is_file():
+            hint = f"the model of this training is in {inner.parent}"
+        raise ModelError(f"{folder} is not the folder of a dual encoder: {DESCRIPTION} is missing; {hint}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -69,6 +69,8 @@ def read_config(
         raise ModelError(
             f"{folder} holds a model of the kind {shown(kind)}; a SuiSei model of ratings is needed"
         )
+    if kind is None and "kind" in parts and isinstance(config, dict) and "settings" in config:
+        raise ModelError(f"{folder} holds a SuiSei model of ratings; one of another kind is needed")
     absent = [key for key in parts if not isinstance(config, dict) or key not in config]
     if absent:
         raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")

@@ -93,3 +93,14 @@ def test_broken_descriptions_are_refused(tmp_path):
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": {"embed_dim": 3}}))
     with pytest.raises(ModelError, match="open_clip_config"):
         load_dual_encoder(str(tmp_path), seed=0)
+
+
+def test_other_folders_are_told_from_broken_ones(tmp_path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    with pytest.raises(
+        ModelError, match=r"is not the folder of a dual encoder: open_clip_config\.json is missing; g"
+    ):
+        load_dual_encoder(str(tmp_path / "run"), seed=0)
+    (tmp_path / "run" / "model" / "open_clip_config.json").touch()
+    with pytest.raises(ModelError, match=r"is missing; the model of this training is in .*model"):
+        load_dual_encoder(str(tmp_path / "run"), seed=0)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
+from suisei.metrics.default_model import default_model
 from suisei.metrics.registry import get_metric
 from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape, padded
 from suisei.models.latent_folder import load_latent, save_latent
@@ -158,6 +159,8 @@ def test_altered_and_missing_files_are_refused(folder, tmp_path):
         shutil.rmtree(tmp_path / "bad")
     with pytest.raises(ModelError, match="no model folder"):
         load_latent(tmp_path / "none")
+    with pytest.raises(ModelError, match="holds a SuiSei model of ratings; one of another kind is needed"):
+        load_latent(default_model())
 
 
 def test_a_tokenizer_of_another_language_model_is_refused(model):
