@@ -293,3 +293,10 @@ def test_a_video_sample_is_a_caption_sample():
     np.testing.assert_array_equal(metric.score([sample]), metric.score([plain]))
     with pytest.raises(DataError, match="candidate is empty"):
         VideoSample(" ", video="a.mp4")
+
+
+def test_a_log_level_that_was_set_elsewhere_does_not_have_decoders_wait(tmp_path):
+    path = write_video(tmp_path / "a.mp4", 6)
+    av.logging.set_level(av.logging.ERROR)  # as torchvision does
+    assert len(list(iter_frames(path, count=None))) == 6
+    assert av.logging.get_level() is None
