@@ -334,7 +334,7 @@ def _axes(frame: Any) -> tuple[int, ...]:
 def _container(path: Path) -> Any:
     import av
 
-    # Where a level of FFmpeg's log is set, as torchvision does, its threads wait for the interpreter to tell of
+    # Where a level of FFmpeg's log is set, as torchvision does, its threads wait for the interpreter to log
     # something, and who closes a video has the interpreter and waits for the threads: both for ever.
     av.logging.set_level(None)
     limits = {"protocol_whitelist": "file", "format_whitelist": _READERS}
