@@ -14,6 +14,7 @@ from typing import Any
 
 from suisei.encoders.efficientnet_lite import is_lite
 from suisei.encoders.rules import LARGEST_IMAGE, LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder
+from suisei.encoders.tower_libraries import tower_library
 from suisei.errors import ModelError
 from suisei.ranges import (
     SWITCH,
@@ -161,10 +162,8 @@ def _vision(settings: Any, place: str) -> dict[str, Any]:
     found = check_folder(settings, VISION, place)
     if found.get("timm_model_name") is None or is_lite(found):
         return found
-    import timm
-
     name = found["timm_model_name"]
-    if not timm.is_model(name):
+    if not tower_library("timm").is_model(name):
         raise ModelError(f"{place}.timm_model_name is {name!r}; this timm has no such model")
     return {**found, "timm_model_pretrained": False}
 

@@ -16,6 +16,7 @@ from suisei.encoders.hub_errors import no_hub
 from suisei.encoders.pretrained import check_tokenizer_file, read_settings, text_config
 from suisei.encoders.rules import BUILD_ERRORS
 from suisei.encoders.text_parts import check_vocabulary
+from suisei.encoders.tower_libraries import tower_library
 from suisei.encoders.weights import check_size
 from suisei.errors import ModelError, one_line
 
@@ -52,7 +53,7 @@ def model_of_folder(folder: Path, described: Mapping[str, Any], preprocess: Mapp
     Raises:
         ModelError: its parts do not go together.
     """
-    import open_clip
+    open_clip = tower_library("open_clip")
     from open_clip.model import set_model_preprocess_cfg
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 

@@ -28,6 +28,7 @@ from suisei.encoders.timm_tower import (
     timm_architecture,
 )
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
+from suisei.encoders.tower_libraries import tower_library
 from suisei.errors import ConfigError, ModelError, one_line
 from suisei.ranges import NAME, SWITCH, Of, Rule, check_settings
 
@@ -183,14 +184,16 @@ def _check_storable(name: str, architecture: dict[str, Any]) -> None:
 
 
 def _open_clip_tower(settings: dict[str, Any]) -> nn.Module:
-    import open_clip
-
-    tower: nn.Module = open_clip.CLIP(
-        embed_dim=settings["embed_dim"],
-        vision_cfg=settings["vision_cfg"],
-        text_cfg=MINIMAL_TEXT_TOWER,
-        quick_gelu=settings["quick_gelu"],
-    ).visual
+    tower: nn.Module = (
+        tower_library("open_clip")
+        .CLIP(
+            embed_dim=settings["embed_dim"],
+            vision_cfg=settings["vision_cfg"],
+            text_cfg=MINIMAL_TEXT_TOWER,
+            quick_gelu=settings["quick_gelu"],
+        )
+        .visual
+    )
     return tower
 
 
