@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from suisei.captioning import self_critical_run
 from suisei.captioning.caption_run import run as train_captioner
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.errors import DataError, ModelError
+from suisei.training.data_digest import captioned_digests
 from tests.unit.captioning.tuning import arguments
 
 
@@ -89,3 +92,15 @@ def test_other_data_are_refused_where_a_training_goes_on(folder, tmp_path, caplo
     (data / "test.jsonl").write_text(test_rows.replace("a red wall", "a rusty wall"), encoding="utf-8")
     assert train_captioner([*given, "--trainer.max_epochs=2", "--ckpt_path=last"]) == 0
     assert "the test data are not those that the run was started with" in caplog.text
+
+
+def test_what_tells_captioned_images_apart(damaged):
+    image = CaptionedImage(damaged / "0.png", ("a red wall",), ("en",), "0.png")
+
+    def digest(**changes):
+        return captioned_digests(train=[replace(image, **changes)])
+
+    assert digest(id=str(damaged / "0.png")) == digest()  # where the folder is does not count
+    assert digest(languages=("ja",)) != digest()
+    assert digest(captions=("a wall",)) != digest()
+    assert digest(image=damaged / "1.png") != digest()

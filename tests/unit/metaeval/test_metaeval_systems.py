@@ -197,6 +197,23 @@ def test_few_images_with_different_scores_make_nothing_significant_by_the_length
     assert pair.p_permutation == pair.p_holm == least
 
 
+def test_images_and_not_their_captions_say_how_sure_swapping_can_be():
+    short = [CaptionSample(" ".join(WORDS[:8]), ("a dog",), id=str(caption)) for caption in range(30)]
+    long = [CaptionSample(" ".join(WORDS), ("a dog",), id=str(caption)) for caption in range(30)]
+    for caption in range(6):  # of two images
+        short[caption] = CaptionSample("a dog " * 5, ("a dog",), id=str(caption))
+    images = [str(caption // 3) for caption in range(30)]
+    given = column("repetition-4", short, long)
+    (pair,) = compare_systems([given], ["a", "b"], Resampling(400), images=images)[0].pairs
+    assert (pair.wins, pair.p_permutation) == (6, 0.5)
+
+
+def test_traces_that_count_as_ties_can_be_swapped_all_the_same():
+    scores = np.random.default_rng(0).random(40)
+    (pair,) = compare_systems([fake([scores + 1e-5, scores])], ["a", "b"], Resampling(400))[0].pairs
+    assert (pair.ties, pair.p_permutation) == (40, 1 / 401)
+
+
 def test_systems_that_say_the_same_share_a_rank():
     same = system(1)
     outcome = compare_systems(
