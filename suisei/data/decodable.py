@@ -35,15 +35,14 @@ def decoding_problems(
             fault of the image.
     """
     problems = []
-    with ThreadPoolExecutor(DECODING_THREADS) as pool:
-        try:
-            for image, problem in zip(images, pool.map(_problem, images), strict=True):
-                if problem and isinstance(image, str | Path) and not os.path.exists(image):  # noqa: PTH110
-                    raise DataError(f"{image} is not there any more; start again once it is back")
-                problems.append(problem)
-                advance(1)
-        finally:
-            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the images that are left
+    with ThreadPoolExecutor(
+        DECODING_THREADS
+    ) as pool:  # whose map, left early, drops the images that are left
+        for image, problem in zip(images, pool.map(_problem, images), strict=True):
+            if problem and isinstance(image, str | Path) and not os.path.exists(image):  # noqa: PTH110
+                raise DataError(f"{image} is not there any more; start again once it is back")
+            problems.append(problem)
+            advance(1)
     return problems
 
 

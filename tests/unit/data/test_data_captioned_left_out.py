@@ -89,6 +89,17 @@ def test_images_of_annotations_are_left_out_too(source):
     )
 
 
+def test_annotations_whose_images_all_lie_elsewhere_are_refused(source):
+    annotations = source.with_name("captions.json")
+    content = {
+        "images": [{"id": 1, "file_name": "x.png"}],
+        "annotations": [{"image_id": 1, "caption": "a dog"}],
+    }
+    annotations.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"1 of 1 image files are not there.*; say where images are"):
+        load_captioned(str(annotations), on_error="skip")
+
+
 def test_rows_of_samples_are_left_out_too(source):
     rows = source.with_name("rows.jsonl")
     samples = [
