@@ -40,7 +40,7 @@ from suisei.commands.steps import (
     told_when_interrupted,
 )
 from suisei.data.outputs import check_media, given
-from suisei.data.spoken import across_note, count_across
+from suisei.data.spoken import language_notes
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.training_data import seen_notes
 
@@ -286,9 +286,7 @@ def _load(
     rated, measured = joined.samples, len(positions)
     positions = [positions[row] for row in joined.rows]
     notes += [joined.note] if joined.note else []
-    across = count_across(rated)
-    if across:
-        notes.append(f"of the samples {across_note(across)}")
+    notes += [f"of the samples {note}" for note in language_notes(rated)]
     if len(rated) < FEW:
         what = "rated samples" if all(sample.rating is not None for sample in rated) else "samples"
         notes.append(f"{what}: {len(rated)}; figures of fewer than {FEW} say little")

@@ -1,4 +1,4 @@
-"""In which language references are, beside that of their candidate.
+"""In which language captions are: references beside their candidate, and captions of other languages.
 
 Cosines between sentences that mean the same are lower across languages than within one, and words do not
 overlap. A model that tells the two apart (``head.bridge``) reads samples through here.
@@ -6,11 +6,18 @@ overlap. A model that tells the two apart (``head.bridge``) reads samples throug
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of
+
+_KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_LATIN = re.compile("[A-Za-z\u00aa-\u024f\u1e00-\u1eff\uff21-\uff5a]")
+_CHINESE = 8
+"""So many ideographs without any kana are a sentence in Chinese: no caption of Shichimi or JSTS is."""
 
 
 def with_own_references(samples: Sequence[CaptionSample]) -> tuple[list[CaptionSample], list[bool]]:
@@ -36,6 +43,38 @@ def across_note(count: int) -> str:
         f"{count:,} {have} no reference in the candidate's language: metrics that compare words find next to "
         "nothing in common there"
     )
+
+
+def in_another_script(text: str) -> bool:
+    """Say whether a caption is neither in Japanese nor in a language of Latin letters, by its letters.
+
+    What is written in Chinese alone is told by its lack of kana; German, say, cannot be told from English.
+    """
+    if text.isascii() or _KANA.search(text):
+        return False
+    ideographs, latin = len(_IDEOGRAPH.findall(text)), len(_LATIN.findall(text))
+    others = sum(map(str.isalpha, text)) - ideographs - latin
+    return others > ideographs + latin or ideographs >= max(_CHINESE, latin)
+
+
+def count_other_scripts(samples: Iterable[CaptionSample]) -> int:
+    """Return of how many samples the candidate or a reference is :func:`in_another_script`."""
+    return sum(any(map(in_another_script, (sample.candidate, *sample.references))) for sample in samples)
+
+
+def other_scripts_note(count: int) -> str:
+    """Say what samples are that :func:`count_other_scripts` counted."""
+    have = "has" if count == 1 else "have"
+    return (
+        f"{count:,} {have} a caption that is neither Japanese nor English, by its letters: nothing was "
+        "measured on other languages, and words are counted there as in one of the two"
+    )
+
+
+def language_notes(samples: Sequence[CaptionSample]) -> list[str]:
+    """Return what is to be said of the languages of samples; "of the samples " or the like goes before."""
+    counts = {across_note: count_across(samples), other_scripts_note: count_other_scripts(samples)}
+    return [note(count) for note, count in counts.items() if count]
 
 
 def _own_alone(sample: CaptionSample) -> tuple[CaptionSample, bool]:

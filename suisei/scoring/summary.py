@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import counted
 from suisei.data.sample import CaptionSample
-from suisei.data.spoken import across_note, count_across
+from suisei.data.spoken import across_note, count_across, count_other_scripts, other_scripts_note
 from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
 from suisei.scoring.stream import ScoredRow
@@ -27,6 +27,7 @@ OTHER = "other reasons"
 ROW_KINDS = {
     "rows": "rows",
     "across": "rows_across_languages",
+    "other": "rows_in_other_scripts",
     "compared": "rows_with_references",
     "looked": "rows_with_an_image_alone",
 }
@@ -45,6 +46,7 @@ class RowCounts:
     Attributes:
         rows: input rows.
         across: those with references, none of them in the candidate's language.
+        other: those with a caption that is neither Japanese nor English, by its letters.
         compared: those with references.
         looked: those with an image alone.
         bad: {reason: rows} of rows that no metric could score.
@@ -54,6 +56,7 @@ class RowCounts:
 
     rows: int = 0
     across: int = 0
+    other: int = 0
     compared: int = 0
     looked: int = 0
     bad: Counter[str] = field(default_factory=Counter)
@@ -65,6 +68,7 @@ class RowCounts:
         self.rows += len(rows)
         for sample in samples:
             self.across += count_across((sample,))
+            self.other += count_other_scripts((sample,))
             self.compared += bool(sample.references)
             self.looked += not sample.references and sample.image is not None
         for row in rows:
@@ -169,8 +173,9 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
 
 def kind_notes(content: Mapping[str, Any]) -> list[str]:
     """Return a line for each kind of rows whose scores do not compare with those of others."""
-    across = content.get("rows_across_languages", 0)
-    return [*([f"of the rows {across_note(across)}"] if across else []), *_mixed_notes(content)]
+    said = {"rows_across_languages": across_note, "rows_in_other_scripts": other_scripts_note}
+    notes = [f"of the rows {note(content[kind])}" for kind, note in said.items() if content.get(kind)]
+    return [*notes, *_mixed_notes(content)]
 
 
 def _mixed_notes(content: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,9 @@ from suisei.data.spoken import (
     across_note,
     beside_references_in,
     count_across,
+    count_other_scripts,
+    in_another_script,
+    language_notes,
     references_in,
     with_own_references,
 )
@@ -56,3 +59,36 @@ def test_samples_across_languages_are_counted():
     assert count_across(samples) == 1
     assert across_note(1).startswith("1 has no reference in the candidate's language")
     assert across_note(1200).startswith("1,200 have no reference")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("한 남자가 자전거를 탄다", True),
+        ("Собака бежит", True),
+        ("कुत्ता", True),
+        ("一个男人在公园里骑自行车", True),
+        ("公園を走る犬", False),
+        ("犬", False),
+        ("東京駅前広場", False),  # a kanji or some, as a caption of signs may be
+        ("Ein Hund läuft über Äpfel", False),
+        ("a man under a sign 한국어", False),
+        ("a man in a café named 一个男人骑自行车", False),
+        ("男性一人ｶﾒﾗ撮影中自転車走行", False),
+        ("α rays", False),
+        ("①② 😀", False),
+        ("a dog", False),
+    ],
+)
+def test_other_scripts_are_told_by_letters(text, told):
+    assert in_another_script(text) is told
+    for sample in (CaptionSample(text, ("a dog",)), CaptionSample("a dog", ("the dog", text))):
+        assert count_other_scripts([sample, sample]) == 2 * told
+
+
+def test_what_is_said_of_languages():
+    across, other = CaptionSample("a dog", ("犬",)), CaptionSample("개가 달린다", ("a dog",))
+    assert language_notes([CaptionSample("a dog", ("the dog",))]) == []
+    notes = language_notes([across, other, other])
+    assert [note.split(" ", 2)[:2] for note in notes] == [["1", "has"], ["2", "have"]]
+    assert "neither Japanese nor English" in notes[1]

@@ -7,7 +7,13 @@ from PIL import Image
 
 from suisei.commands.score import main
 
-KINDS = ("rows", "rows_across_languages", "rows_with_references", "rows_with_an_image_alone")
+KINDS = (
+    "rows",
+    "rows_across_languages",
+    "rows_in_other_scripts",
+    "rows_with_references",
+    "rows_with_an_image_alone",
+)
 
 
 @pytest.fixture
@@ -21,6 +27,7 @@ def rows(tmp_path):
         {"candidate": "a red ball", "references": [], "image": "i.png"},
         {"candidate": "犬", "references": ["a dog"]},
         {"candidate": "", "references": ["a dog"]},
+        {"candidate": "개가 달린다", "references": ["a dog"]},
     ]
     for name, part in (("all", rows), ("0", rows[:3]), ("1", rows[3:])):
         text = "".join(json.dumps(row) + "\n" for row in part)
@@ -41,9 +48,8 @@ def counted(folder, capsys, shards, output, *options):
 def test_kinds_of_rows_are_counted_in_shards_as_in_a_file(rows, capsys, model_folder):
     options = ("--model", model_folder)
     whole = counted(rows, capsys, "all.jsonl", "all.out.jsonl", *options, "--on-error", "skip")
-    assert whole[0] == [6, 2, 4, 1]
-    assert ["2 have no reference in the candidate" in whole[1][0], "1 has an image" in whole[1][1]] == [
-        True
-    ] * 2
+    assert whole[0] == [7, 2, 1, 5, 1]
+    told = ("2 have no reference in the candidate", "1 has a caption that is neither", "1 has an image")
+    assert [part in note for part, note in zip(told, whole[1], strict=True)] == [True] * 3
     for _ in range(2):  # those of shards that were finished before, too
         assert counted(rows, capsys, "{0..1}.jsonl", "out", *options) == whole
