@@ -60,11 +60,11 @@ def change_table(outcomes: Sequence[ChangeOutcome], expects: str, notes: Sequenc
 
 def change_notes(n_originals: int, n_resamples: int, seed: int) -> list[str]:
     """Return what the tables of changes say of themselves."""
+    drawn = f"; intervals: bootstrap over images, {n_resamples} resamples, seed {seed}" if n_resamples else ""
     return [
         "scores lower: share of captions whose changed version scores lower; a tie is not lower",
         "of another image's: the mean drop as a share of the drop to another image's caption",
-        f"{counted(n_originals, 'original')}; intervals: bootstrap over images, {n_resamples} resamples, "
-        f"seed {seed}",
+        f"{counted(n_originals, 'original')}{drawn}",
     ]
 
 

@@ -64,10 +64,11 @@ def reference_table(
             flat = metric.score([sample for version in versions for sample in version])
             rows = _reference_rows(flat.reshape(len(versions), -1), versions[0], n_resamples, seed)
             sections.append(Section(_title(metrics, metric, language), tuple(rows)))
+    drawn = f"; bootstrap over images, {n_resamples} resamples, seed {seed}" if n_resamples else ""
     notes = (
         "the same samples in every row, with the first references of a seeded order",
         f"{rows_note()}; n counts samples",
-        f"change in Pearson: to the row above; bootstrap over images, {n_resamples} resamples, seed {seed}",
+        f"change in Pearson: to the row above{drawn}",
     )
     shown = {"pearson": "Pearson", "tau-c": "Kendall tau-c", "change": "change in Pearson"}
     shown |= {"mean": "mean score", "n": "n"}
@@ -193,7 +194,7 @@ def language_table(
     notes = (
         f"{counted(len(both), 'pair')} of a Japanese and an English caption of one image (and one "
         f"system, {told})",
-        "difference: Japanese minus English; intervals: bootstrap over images",
+        "difference: Japanese minus English" + ("; intervals: bootstrap over images" if n_resamples else ""),
     )
     shown = {"ja": "Japanese", "en": "English", "difference": "difference", "pearson": "Pearson", "n": "n"}
     return Table("Japanese against English", shown, tuple(sections), notes)

@@ -50,6 +50,18 @@ def test_shares_drops_and_ties():
     assert not any("length, English" in note and "half" in note for note in table.notes)
 
 
+@pytest.mark.parametrize("resamples", [0, 50])
+def test_resamples_are_said_where_there_are_any(resamples):
+    good = good_samples(captions(), "rated")
+    tables = [
+        degraded([LENGTH], good, ["half"], n_resamples=resamples),
+        reference_table([LENGTH], captions(), n_resamples=resamples, seed=0),
+        language_table([LENGTH], captions(), n_resamples=resamples),
+    ]
+    said = [any("bootstrap over images" in note for note in table.notes) for table in tables]
+    assert said == [bool(resamples)] * 3
+
+
 @pytest.mark.parametrize(
     ("change", "expects", "share", "told"),
     [
