@@ -30,6 +30,7 @@ from suisei.errors import ConfigError
 from suisei.metaeval.terminal import FittedTable
 from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
+from suisei.training.data_digest import model_digest
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
 from suisei.training.run_facts import kept_step
@@ -129,6 +130,7 @@ def _train(cli: SelfCriticalCLI) -> None:
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
     data.load(seed, model.language, processes=cli.trainer.world_size, told=cli.trainer.is_global_zero)
+    data.digests["reward"] = model_digest(folders_of(model.reward))
     check_data(cli, checkpoint)
     model.rewarder.fit(data.documents, model.language)
     check_test_images(data.test_part, str(data.sources["test"]))

@@ -36,6 +36,12 @@ class TowerConfig:
         check_settings("model.image", self, RULES)
         self.name = PACKAGE if self.name == OLD_PACKAGE else self.name
 
+    @property
+    def files(self) -> list[str]:
+        """The folder or checkpoint of this machine that the tower comes from, if any."""
+        named = [self.name] if names_folder(self.name) else [self.pretrained]
+        return [name for name in named if Path(name).exists()]
+
     def described(self) -> dict[str, Any]:
         """Return what reports say of the tower: its pretraining too, unless it comes from a folder."""
         said = asdict(self)

@@ -29,6 +29,7 @@ from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
 from suisei.training.cut_captions import tell_of_cut
+from suisei.training.data_digest import model_digest
 from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import find_checkpoint, staged, tell_of_run
 from suisei.training.run_settings import check_resumed, read_config
@@ -70,6 +71,7 @@ def _train_mapper(cli: MapperCLI) -> None:
     model, data, seed = cli.model, cli.datamodule, cli.config.seed_everything
     checkpoint = checkpoint_of(cli)
     data.load()
+    data.digests["tower"] = model_digest(model.image.files)
     check_data(cli, checkpoint)
     features = _features(image_tower(model.image), data)
     model.build(data.captions["train"], features.shape[1], seed)
@@ -104,6 +106,7 @@ def _train_latent(cli: LatentCLI) -> None:
     wanted = config.ckpt_path if started or not (folder / "mapper").exists() else None
     checkpoint = find_checkpoint(folder, wanted, settings_of(cli))
     data.load()
+    data.digests["tower"] = model_digest(source.image.files)
     check_data(cli, checkpoint)
     image = image_tower(source.image)
     model.build(source, image, config.seed_everything)

@@ -14,6 +14,7 @@ from suisei.data.splits import PARTS
 from suisei.encoders.weights import file_hash
 from suisei.errors import ModelError
 from suisei.metrics.bertscore import model_label
+from suisei.models.folder_checks import checksums
 from suisei.scoring.digest import value_digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 NAMES = {"train": "training", "validation": "validation", "support": "support"}
 """The parts that decide the weights, as messages call them."""
-
+MODELS = {"reward": "models of the reward", "tower": "an image tower"}
+"""The models that decide the weights and are not in a checkpoint, as messages call them."""
 
 RATED = "rated"
 """The digest that the folds of a cross-validation have in common."""
@@ -55,17 +57,26 @@ def captioned_digests(**parts: Iterable[Any]) -> dict[str, str]:
     return {part: value_digest([_described(image) for image in images]) for part, images in parts.items()}
 
 
+def model_digest(names: Iterable[str]) -> str:
+    """Return a digest of models by what is in their folders and files, wherever these are.
+
+    Args:
+        names: as settings have them; one that is no folder or file of this machine counts by itself.
+    """
+    return value_digest([_model(Path(name)) for name in names])
+
+
 def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> None:
-    """Refuse to go on with other data than a run began with.
+    """Refuse to go on with other data, or models beside the checkpoint, than a run began with.
 
     Other test data, which decide no weight, are only said.
 
     Args:
         noted: what the checkpoint says; empty for one of an earlier version, which says nothing.
-        digests: of the data of now.
+        digests: of the data and models of now.
 
     Raises:
-        ModelError: data that decide the weights have changed.
+        ModelError: data or models that decide the weights have changed.
     """
     other = {part for part, digest in digests.items() if noted.get(part, digest) != digest}
     changed = [name for part, name in NAMES.items() if part in other]
@@ -74,6 +85,12 @@ def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> Non
             f"the run was started with other {' and '.join(changed)} data: captions, references, ratings, "
             "groups or images have changed since; go on with the data as they were, or train anew in another "
             "--output"
+        )
+    models = [name for part, name in MODELS.items() if part in other]
+    if models:
+        raise ModelError(
+            f"the run was started with other files of {' and of '.join(models)}; go on with them as they "
+            "were, or train anew in another --output"
         )
     if "test" in other:
         logger.warning(
@@ -143,6 +160,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(own) for own in value]
     return _image(value) if isinstance(value, Path) else value
+
+
+def _model(path: Path) -> Any:
+    if path.is_dir():
+        return sorted(item for item in checksums(path).items() if not item[0].startswith("."))
+    return file_hash(path) if path.is_file() else str(path)
 
 
 def _support(support: Support) -> list[Any]:

@@ -94,6 +94,19 @@ def test_other_data_are_refused_where_a_training_goes_on(folder, tmp_path, caplo
     assert "the test data are not those that the run was started with" in caplog.text
 
 
+def test_other_models_of_the_reward_are_refused_where_a_tuning_goes_on(folder, model_folder, tmp_path):
+    reward = tmp_path / "reward"
+    shutil.copytree(model_folder, reward)
+    given = self_critical_run.written_out([*arguments(folder, tmp_path / "run"), f"--reward=suisei:{reward}"])
+    assert self_critical_run.run([*given, "--trainer.max_steps=2"]) == 0
+    (reward / ".DS_Store").touch()
+    (reward / "README.md").write_text("a card of another's", encoding="utf-8")
+    assert self_critical_run.run([*given, "--trainer.max_steps=3", "--ckpt_path=last"]) == 0
+    (reward / "more.txt").touch()
+    with pytest.raises(ModelError, match="started with other files of models of the reward"):
+        self_critical_run.run([*given, "--trainer.max_steps=4", "--ckpt_path=last"])
+
+
 def test_what_tells_captioned_images_apart(damaged):
     image = CaptionedImage(damaged / "0.png", ("a red wall",), ("en",), "0.png")
 

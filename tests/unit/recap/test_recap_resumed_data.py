@@ -28,6 +28,20 @@ def test_other_data_are_refused_where_a_training_goes_on(task, mapper, data, mod
     assert run(common(copy, tmp_path / "run", *given, "--trainer.max_steps=3", "--ckpt_path=last")) == 0
 
 
+@pytest.mark.parametrize("task", ["mapper", "latent"])
+def test_another_tower_is_refused_where_a_training_goes_on(task, data, model_folder, tmp_path):
+    tower = tmp_path / "tower"
+    shutil.copytree(model_folder, tower)
+    given, run = [*SIZES, f"--model.image.name={tower}"], run_mapper
+    if task == "latent":
+        run_mapper(common(data, tmp_path / "mapper", *given, "--trainer.max_steps=2"))
+        given, run = [*LATENT, f"--model.mapper={tmp_path / 'mapper' / 'model'}"], run_latent
+    run(common(data, tmp_path / "run", *given, "--trainer.max_steps=2"))
+    (tower / "more.txt").touch()
+    with pytest.raises(ModelError, match="started with other files of an image tower"):
+        run(common(data, tmp_path / "run", *given, "--trainer.max_steps=3", "--ckpt_path=last"))
+
+
 def test_what_tells_data_apart(data, tmp_path):
     def digests(folder):
         pairs = str(folder / "pairs.jsonl")
