@@ -106,6 +106,8 @@ def test_nothing_is_resampled_of_one_image_or_where_nobody_asks(groups, n_resamp
     samples = [CaptionSample("x", rating=Rating((float(n),)), group=group) for n, group in enumerate(groups)]
     settings = EvaluationSettings(n_resamples=n_resamples)
     assert resampled_difference(np.array([1.0, 2.0]), np.array([2.0, 1.0]), samples, settings) is None
+    cell = detection_table([column([1, 2])], samples, settings).row("m").cells[AVERAGE_PRECISION]
+    assert (cell.value, cell.low, cell.high, cell.reason) == (1, None, None, None)
 
 
 def test_rows_without_id_and_group_are_not_one_group():
@@ -133,6 +135,8 @@ def test_pairs_have_a_section_per_kind():
     table = detection_table([column([2, 1, 1, 2])], samples)
     found = {section.title: section.rows[0].cells[AVERAGE_PRECISION].value for section in table.sections}
     assert found == {"overall": pytest.approx(0.5), "in": 0.5, "near": 1}
+    alone = detection_table([column([2, 1])], samples[:2])  # of one kind, all there is to say is said overall
+    assert [section.title for section in alone.sections] == ["overall"]
 
 
 @pytest.mark.parametrize(
