@@ -164,6 +164,13 @@ def test_negative_cosines_are_not_raised_to_zero_by_padding():
     assert match_texts(caption, Caption(-token, -token[0], np.ones(1))).fine == pytest.approx(-1.0)
 
 
+def test_precision_is_over_the_candidates_tokens_and_recall_over_the_references():
+    tokens = np.eye(2)
+    two, one = Caption(tokens, tokens[0], np.array([1.0, 3.0])), Caption(tokens[:1], tokens[0], np.ones(1))
+    assert match_texts(two, one) == Scores(0.25, 1.0, 0.4, 1.0)
+    assert match_texts(one, two) == Scores(1.0, 0.25, 0.4, 1.0)
+
+
 def test_weights_that_are_all_zero_count_alike():
     tokens = np.eye(2)
     caption = Caption(tokens, tokens[0], np.zeros(2))
