@@ -120,6 +120,18 @@ def test_cider_is_fitted_in_chunks_as_on_all_samples(samples, monkeypatch):
     assert streamed.state() == other.state() == whole.state()
 
 
+def test_what_streams_gets_no_ratings_either(samples):
+    class Streamed:
+        def fit_stream(self, given):
+            self.given = list(given)
+
+    metric = Streamed()
+    assert samples[0].rating is not None
+    assert fit_metrics([metric], Once(samples)) == len(samples)
+    assert [sample.candidate for sample in metric.given] == [sample.candidate for sample in samples]
+    assert all(sample.rating is None for sample in metric.given)
+
+
 def test_what_cannot_stream_gets_all_samples_at_once_without_ratings(samples):
     class Whole:
         def fit(self, given):
