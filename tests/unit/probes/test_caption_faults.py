@@ -119,6 +119,7 @@ def test_without_mecab_only_sure_particles_count(monkeypatch):
         ("a man", ["a lake"], ["man"]),
         ("a group of women", ["women sing"], []),
         ("a puppy and benches", ["puppies on a bench"], []),
+        ("two ladies", ["a man"], []),
     ],
 )
 def test_english_nouns_that_nobody_mentions(caption, references, lacking):

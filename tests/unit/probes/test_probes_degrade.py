@@ -77,6 +77,11 @@ def test_compounds_stay_together():
     assert words == ["机", "ノートパソコン"]
 
 
+def test_a_picture_a_place_and_a_colour_are_no_things_in_japanese():
+    words = [word.text for word in segment("ソファの隣に茶色の猫がいる写真", "ja").words if word.noun]
+    assert words == ["ソファ", "猫"]
+
+
 def test_english_nouns_are_told_from_verbs_and_adjectives():
     caption = segment("Two young boys in brown shirts are standing near a wooden building .", "en")
     assert [word.text for word in caption.words if word.noun] == ["boys", "shirts", "building"]
@@ -93,6 +98,8 @@ def test_english_nouns_are_told_from_verbs_and_adjectives():
         ("There are two dogs", "There are no dogs"),
         ("A girl jumping over a rail", "A girl not jumping over a rail"),
         ("man with a hat", "man without a hat"),
+        ("man without a hat", "man with a hat"),
+        ("a dog with no collar", "a dog with a collar"),
         ("A red ball", "No red ball"),
         ("red", "no red"),
         ("A man , who is here", "A man , who is not here"),
@@ -162,9 +169,14 @@ def test_shuffle_keeps_the_words_and_the_full_stop():
 
 
 def test_repeat_says_a_phrase_again_in_its_place():
-    worse = degrade("a b c d", "repeat", language="en", seed=1)
-    assert len(worse.split()) > 4
-    assert set(worse.split()) == set("abcd")
+    words = [*"abcde"]
+    phrases = [(start, stop) for start in range(5) for stop in range(start + 2, min(start + 4, 5) + 1)]
+    assert {degrade("a b c d e", "repeat", language="en", seed=seed) for seed in range(300)} == {
+        " ".join(words[:stop] + words[start:stop] * times + words[stop:])
+        for start, stop in phrases
+        for times in (1, 2)
+    }
+    assert {degrade("a b", "repeat", language="en", seed=n) for n in range(20)} == {"a b a b", "a b a b a b"}
 
 
 def test_half_and_near_empty():

@@ -40,7 +40,10 @@ def test_held_out_references_are_scored_against_the_others():
 def test_a_held_out_reference_is_of_the_language_that_it_is_written_in():
     english = ("a dog runs", "the dog is running", "a brown dog")
     crossed = CaptionSample("犬が走る", (*english, "犬", "子犬"), group="1", language="ja")
-    found = {sample.language: sample for sample in good_samples([crossed], "references")}
+    alone = CaptionSample("a cat", ("the cat", "猫"), group="2")  # against what is either to be scored?
+    made = good_samples([crossed, alone], "references")
+    assert [sample.group for sample in made] == ["1", "1"]
+    found = {sample.language: sample for sample in made}
     assert set(found) == {"ja", "en"}
     assert {found["en"].candidate, *found["en"].references} == set(english)
     assert {found["ja"].candidate, *found["ja"].references} == {"犬", "子犬"}

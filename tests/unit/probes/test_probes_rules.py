@@ -23,8 +23,10 @@ from tests.unit.probes.changed import every
         ("a cat on a mat", "relation", {"a cat under a mat"}),
         ("a cat in front of a mat", "relation", {"a cat behind a mat"}),
         ("a man sits on a bench", "omit", {"a man sits"}),
+        ("A red elephant", "omit", {"An elephant"}),
         ("a cat runs fast", "add", {"a cat runs fast next to an elephant"}),
         ("a cat runs on the grass at noon", "break-off", {"a cat runs on the grass"}),
+        ("two cats", "break-off", {"two"}),  # at least a word
     ],
 )
 def test_what_is_wrong_in_english(caption, name, among):
@@ -57,7 +59,8 @@ def test_what_is_wrong_in_japanese(caption, name, among):
 def test_what_a_reference_mentions_is_not_wrong():
     cats = every("a dog runs", "object", "en")
     assert "a cat runs" in cats
-    assert "a cat runs" not in every("a dog runs", "object", "en", ["A cat and a dog run."])
+    for said in ("A cat and a dog run.", "Cat and dog", "A CAT AND A DOG"):
+        assert "a cat runs" not in every("a dog runs", "object", "en", [said])
     assert "a cat runs" in every("a dog runs", "object", "en", ["a category of dogs"])  # a word, not letters
     assert not any("elephant" in text for text in every("a dog", "add", "en", ["an elephant"]))
     for said in ("two cats", "a cat"):  # one of two, or it may be one of several
@@ -94,6 +97,7 @@ def test_what_is_true_of_every_picture_takes_no_caption():
         "there is something in the picture",
     }
     assert every("", "generic", "en") == every("a dog", "generic", "en") == always
+    assert every("A dog.", "generic", "en") == {f"{text[0].upper()}{text[1:]}." for text in always}
 
 
 def test_a_near_copy_is_a_reference_with_one_word_changed():
@@ -132,6 +136,7 @@ def test_japanese_words_are_rewritten_only_as_what_they_are(caption, name, expec
         ("男性が歩く", "男性が歩きます"),
         ("犬が走る", "犬が走ります"),
         ("海が見える", "海が見えます"),
+        ("男性がテレビを見る", "男性がテレビを見ます"),
         ("赤いボール", "赤いボールです"),
         ("赤いボールです", "赤いボール"),
         ("空は青いです", None),
