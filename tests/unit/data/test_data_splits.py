@@ -106,9 +106,10 @@ def test_zero_shares_leave_a_part_empty():
     assert fold_by_group(samples, 0, 5, validation=0).validation == ()
 
 
+@pytest.mark.parametrize("fractions", [(0.1, 0.45, 0.45), (0.1, 0.3, 0.6), (0.1, 0.6, 0.3)])
 @pytest.mark.parametrize("count", [3, 4, 5])
-def test_few_groups_still_fill_every_part(count):
-    split = split_by_group(samples_of(map(str, range(count))), (0.1, 0.45, 0.45))
+def test_few_groups_still_fill_every_part(count, fractions):
+    split = split_by_group(samples_of(map(str, range(count))), fractions)
     assert min(len(split.train), len(split.validation), len(split.test)) >= 1
 
 
