@@ -219,6 +219,7 @@ def test_the_papers_model_and_measures_are_the_defaults():
     assert metric.drawings.images == 3
     assert metric.fit([]) is None  # nothing to learn
     assert (metric._loading["name"], metric._loading["pretrained"]) == ("RN50", "openai")
+    assert get_metric("recap", checkpoint="tower.pt")._loading["checkpoint"] == "tower.pt"
     large = get_metric("recap:CLIP-ViT-L-14@some/model")
     assert (large._loading["name"], large.drawings.model) == ("ViT-L-14", "some/model")
 
