@@ -141,10 +141,12 @@ def test_vatex_figures_equal_a_plain_computation(vatex, tiny_clip, capsys):
 
 def test_every_output_is_written_and_idf_weights_can_be_read_again(vatex, tiny_clip):
     outputs = ["--markdown", vatex / "o.md", "--latex", vatex / "o.tex", "--plot", vatex / "o.png"]
+    options = {"metrics": "em-score,ref-em-score,cider"}  # the last's weights are of what is scored
     code, first = evaluate(
-        "vatex-eval", vatex, tiny_clip, *outputs, "--save-idf", vatex / "idf", "--no-published"
+        "vatex-eval", vatex, tiny_clip, *outputs, "--save-idf", vatex / "idf", "--no-published", **options
     )
     assert code == 0
+    assert rows_of(first["protocol"], "9 references")["cider"]["cells"]["tau-b"]["value"] is not None
     assert "## Protocol of VATEX-EVAL" in (vatex / "o.md").read_text()
     assert "9 references" in (vatex / "o.tex").read_text()
     assert (vatex / "o.png").read_bytes()[:4] == b"\x89PNG"
@@ -153,7 +155,7 @@ def test_every_output_is_written_and_idf_weights_can_be_read_again(vatex, tiny_c
     assert set(saved) == {"em-score", "ref-em-score"}
     (vatex / "vatex_train_en_annotations.json").unlink()
     again = [word for name, path in saved.items() for word in ("--metric-option", f"{name}.idf={path}")]
-    _, second = evaluate("vatex-eval", vatex, tiny_clip, *again, "--no-published")
+    _, second = evaluate("vatex-eval", vatex, tiny_clip, *again, "--no-published", **options)
     assert second["protocol"]["sections"] == first["protocol"]["sections"]
 
 

@@ -67,7 +67,9 @@ def test_of_many_systems_some_orders_are_drawn():
     human = {str(n): float(n) for n in range(9)}
     found = system_agreements([outcome({str(n): n * 1.0 for n in range(9)})], human)[0]
     assert 0 < found.p_value < 0.002
-    (note,) = [note for note in agreement_table([found]).notes if note.startswith("p (orders)")]
+    table = agreement_table([found])
+    assert table.overall.rows[0].cells["p"].text() == "<0.001"
+    (note,) = [note for note in table.notes if note.startswith("p (orders)")]
     assert note.startswith("p (orders): share of 5,040 orders of the systems, drawn at random")
     few = agreement_table(system_agreements([outcome(HUMAN)], HUMAN)).notes
     assert any(note.startswith("p (orders): share of all orders of the systems whose") for note in few)
