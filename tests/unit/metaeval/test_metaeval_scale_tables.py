@@ -65,6 +65,12 @@ def test_first_and_best_pair_of_references():
     assert cells["tau-b-best"].value == pytest.approx(1)
     assert table.row("m").info == {"pairs": 3}
     assert table.row("broken").error == "no"
+    assert [row.label for row in table.overall.rows] == ["m", "broken"]  # nor people, of whom there is one
+    assert list(table.columns) == list(cells)
+    constant = (
+        reference_pair_table({0: [ScoreColumn("m", np.ones(4))]}, samples).row("m").cells["spearman-best"]
+    )
+    assert (constant.value, constant.reason) == (None, "undefined: all 4 scores are 1")
 
 
 def test_of_a_metric_that_failed_with_some_pairs_no_figure_is_called_the_first_or_the_best():
