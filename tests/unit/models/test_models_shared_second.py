@@ -291,6 +291,11 @@ def test_a_file_of_it_that_was_altered_is_named(folders, tmp_path):
     (copied / PATH).write_bytes((copied / PATH).read_bytes() + b" ")
     with pytest.raises(ModelError, match=f"{PATH} was altered"):
         read(copied)
+    shutil.copyfile(folders / "one" / PATH, copied / PATH)
+    metric = read(copied)  # which asks the second no sooner than it must
+    (copied / PATH).write_bytes((copied / PATH).read_bytes()[:-1] + b"\x01")
+    with pytest.raises(ModelError, match="was altered"):
+        metric.score(SAMPLES)
 
 
 @pytest.mark.parametrize(
