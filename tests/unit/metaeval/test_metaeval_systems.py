@@ -67,16 +67,17 @@ def fake(scores, label="fake", higher=True):
 
 
 @pytest.mark.parametrize("name", ["bleu-4", "sacrebleu", "chrf", "cider", "unigram-f1"])
-def test_intervals_are_those_of_corpus_scores_on_resampled_images(name):
-    systems = [system(1, noise=0.2), system(2, noise=0.5)]
+def test_intervals_and_p_values_are_those_of_corpus_scores_on_resampled_images(name):
+    systems = [system(1, noise=0.3), system(2, noise=0.35)]
     settings = Resampling(n_resamples=25, seed=3)
     outcome = compare_systems([column(name, *systems)], ["good", "bad"], settings)[0]
     metric = get_metric(name)
     metric.fit(systems[0])
+    drawn_scores = {}
     for each, samples in zip(("good", "bad"), systems, strict=True):
         expected = metric.corpus_score(samples, metric.score(samples))
         assert outcome.systems[each].value == pytest.approx(expected, rel=1e-12)
-        resampled = []
+        resampled = drawn_scores[each] = []
         for weights in group_weights(len(samples), 25, 3):
             drawn = [sample for sample, times in zip(samples, weights, strict=True) for _ in range(times)]
             resampled.append(metric.corpus_score(drawn, metric.score(drawn)))
@@ -84,6 +85,9 @@ def test_intervals_are_those_of_corpus_scores_on_resampled_images(name):
         assert (interval.low, interval.high) == pytest.approx(
             np.quantile(resampled, [0.025, 0.975]).tolist(), rel=1e-9
         )
+    (pair,) = outcome.pairs
+    off = np.subtract(drawn_scores["good"], drawn_scores["bad"]) - pair.difference
+    assert pair.p_bootstrap == (1 + (np.abs(off) >= abs(pair.difference)).sum()) / 26
 
 
 @pytest.mark.parametrize("name", ["bleu-4", "chrf", "unigram-f1"])
