@@ -171,6 +171,10 @@ def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
     [note] = [note for note in found if "both score" in note]
     assert note.count("24 of 60") == note.count("poor") == 2
     assert "good > fair" not in note
+    few = {**scores, "good": np.where(np.arange(60) < 24, scores["good"], np.nan)}
+    found = compare_metrics(few, samples, EvaluationSettings(n_resamples=99)).table.notes
+    [note] = [note for note in found if "both score" in note]
+    assert note.count("24 of 60") == note.count("good >") == 2
     whole = compare_metrics(scores, samples, EvaluationSettings(n_resamples=99)).table.notes
     assert not any("both score" in note for note in whole)
 

@@ -61,6 +61,7 @@ def test_first_and_best_pair_of_references():
     table = reference_pair_table(columns, samples)
     cells = table.row("m").cells
     assert cells["spearman"].value == pytest.approx(0.8)
+    assert cells["spearman"].low is None  # the largest of several has no interval that could be drawn
     assert cells["spearman-best"].value == pytest.approx(1)
     assert cells["tau-b-best"].value == pytest.approx(1)
     assert table.row("m").info == {"pairs": 3}
