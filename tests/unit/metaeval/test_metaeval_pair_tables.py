@@ -52,6 +52,7 @@ def test_accuracy_per_kind_their_mean_and_that_of_all_pairs():
     judged = {name: table.row("m").cells[name].signature for name in ("HC", "HI", MEAN, ALL)}
     counts = {"HC": 3, "HI": 1, MEAN: 4, ALL: 4}
     assert judged == {name: f"pairwise-accuracy|ties:half|n:{count}" for name, count in counts.items()}
+    assert not any("left out" in note for note in table.notes)
 
 
 def test_the_order_of_samples_does_not_matter_and_distances_are_turned_around():
