@@ -153,6 +153,17 @@ def test_bleu_keeps_no_samples_for_its_corpus_score():
     assert corpus._kept == []
 
 
+def test_a_corpus_score_that_is_no_sum_is_made_of_all_samples_and_scores():
+    class Joined(Number):
+        def corpus_score(self, samples, scores):
+            return 100 * len([sample.candidate for sample in samples]) + float(np.max(scores))
+
+    corpus, samples = CorpusScore(Joined()), [row.sample for row in rows(1, 7, 1)]
+    for part in (samples[:2], samples[2:]):
+        corpus.add(part, corpus.metric.score(part))
+    assert (corpus.count, corpus.mean, corpus.value()) == (3, 3.0, 307.0)
+
+
 def test_a_sample_without_a_score_adds_nothing_to_a_mean():
     samples = [row.sample for row in rows(1, 2, 6)]
     parts = summands(Number(), samples, np.array([1.0, math.nan, 6.0]))
