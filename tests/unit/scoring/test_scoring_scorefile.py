@@ -105,6 +105,7 @@ def test_row_numbers_count_bad_rows_that_were_left_out(tmp_path, text):
             "id,m\n1,1\nb,2\n",
             "row 2: id 'b' is no row number from 1 to 2, and the data has no ids; add the id",
         ),
+        ("id,m\n0,1\n1,2\n", "row 1: id '0' is no row number from 1 to 2"),  # counted from 0: off by one
         ("id,m\n1,1\n3,2\n", "row 2: id '3' is no row number .*, or take the ids out of this file"),
         ("id,m\n1,1\n1,2\n", "row 2: id '1' occurs twice"),
         ("id,m\n1,1\n,2\n", "row 2: no id"),
