@@ -93,6 +93,19 @@ def test_what_a_sample_was_made_of_is_found_in_the_batch_alone():
     assert collate([0, 1, 2]).original.tolist() == [-1, 0, -1]
 
 
+def test_pairs_of_captions_stand_behind_the_samples_each_with_its_similarity():
+    rated = [("a dog", "two dogs", 0.75), ("a cat", "a dog", 0.25), ("two cats", "a cat", 0.5)]
+    samples = [sample("a dog", ["a cat", "two dogs"], None, 3), sample("two cats", [], None, 4)]
+    table = SampleTable(samples, pairs=rated)
+    batch = Collator(table, [tokens(text) for text in table.captions], pad)([4, 0, 2])
+    assert (len(batch), batch.pair_target.tolist()) == (1, [0.5, 0.75])
+    texts = [table.captions[row] for row in batch.caption_rows]
+    assert [[texts[place] for place in pair] for pair in batch.pairs.tolist()] == [
+        ["two cats", "a cat"], ["a dog", "two dogs"],
+    ]  # fmt: skip
+    assert [texts[place] for place in batch.references[0]] == ["a cat", "two dogs"]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 60))
 def test_spans_cost_the_least_that_any_cuts_do(lengths, overhead):
