@@ -46,7 +46,8 @@ def _joined(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
+    # Pillow makes RGBA of every mode but grey whose alpha is multiplied in
+    layer = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
 

@@ -66,6 +66,15 @@ def test_modes(tmp_path, mode, value, expected):
     assert colour(load_image(Image.new(mode, (3, 3), value))) == expected
 
 
+@pytest.mark.parametrize(
+    ("mode", "plain", "value"), [("La", "LA", (200, 128)), ("RGBa", "RGBA", (200, 90, 0, 128))]
+)
+def test_transparency_that_is_multiplied_in_is_that_beside_it(mode, plain, value):
+    beside = Image.new(plain, (3, 3), value)
+    expected = colour(load_image(beside))
+    assert np.abs(np.subtract(colour(load_image(beside.convert(mode))), expected)).max() <= 1
+
+
 def test_a_transparent_colour_of_an_rgb_image_is_white(tmp_path):
     Image.new("RGB", (2, 2), (9, 8, 7)).save(tmp_path / "a.png", transparency=(9, 8, 7))
     assert colour(load_image(tmp_path / "a.png")) == (255, 255, 255)
