@@ -126,7 +126,8 @@ def _with_image(
     target_size: int | None,
 ) -> Result:
     if isinstance(source, Image.Image):
-        name = "the image in memory"
+        file = getattr(source, "filename", "")
+        name = f"the image in memory, of {file}" if file else "the image in memory"
         _check_size(source, name)
         with _room.taken(source.width * source.height):
             return use(_decoded(source, name, own=False))
@@ -356,9 +357,12 @@ def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
         raise DataError(_too_large(name, _short(error), max_pixels())) from None
     except _DECODING_ERRORS as error:
-        raise DataError(
-            f"{name}: the image cannot be decoded ({_short(error)}); the file is damaged, copy it again"
-        ) from None
+        fix = (
+            "the file is damaged, copy it again"
+            if own
+            else "its file is damaged, or was closed too early: open it again"
+        )
+        raise DataError(f"{name}: the image cannot be decoded ({_short(error)}); {fix}") from None
 
 
 def _too_large(name: str, size: str, limit: int) -> str:

@@ -321,6 +321,17 @@ def test_a_damaged_image_in_memory_is_refused_too():
         load_image(image)
 
 
+def test_an_image_in_memory_is_called_by_its_file_if_it_has_one(tmp_path):
+    path = tmp_path / "a.png"
+    noise().save(path)
+    with Image.open(path) as image:
+        pass
+    with pytest.raises(DataError) as caught:  # closed before it was read
+        load_image(image)
+    assert str(caught.value).startswith(f"the image in memory, of {path}: the image cannot be decoded")
+    assert str(caught.value).endswith("its file is damaged, or was closed too early: open it again")
+
+
 @pytest.mark.realdata
 def test_real_photographs(shared):
     folder = shared / "data" / "flickr8k" / "Flicker8k_Dataset"
