@@ -146,6 +146,9 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
+        if error.filename is None and _has_no_folder():
+            _complain("the current folder was removed; go to another one (cd) and start again")
+            return 2
         where = f"{error.filename}: " if error.filename is not None else ""
         _complain(f"{where}{error.strerror or error}")
         return 2
@@ -154,6 +157,14 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
         return 130
     finally:
         warnings.formatwarning = usual
+
+
+def _has_no_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 @contextmanager

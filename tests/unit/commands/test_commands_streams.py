@@ -171,6 +171,13 @@ def test_an_unexpected_error_of_the_system_names_its_file(capsys, tmp_path):
     assert capsys.readouterr().err == f"suisei: {tmp_path / 'absent'}: No such file or directory\n"
 
 
+def test_a_current_folder_that_was_removed_is_told(data, tmp_path):
+    line = 'mkdir gone; cd gone; rmdir ../gone; S score --metrics length --input "$1" --output out.jsonl'
+    done = shell(line, data, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("suisei: the current folder was removed; go to another one")
+
+
 def test_text_for_standard_output_is_written_at_once(capsys):
     write_output("犬\n")
     assert capsys.readouterr().out == "犬\n"
