@@ -38,8 +38,11 @@ _JAPANESE = re.compile(
     "]"
 )
 _LATIN_WORD = re.compile("[A-Za-z][A-Za-z'’]+")
+_BREAKS = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+"""White space that encoders drop, so that the words around it would be one."""
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f]")
 _UNSEEN = re.compile(
-    "[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+    "[\u00ad\u034f\u061c\u180e\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 """Marks that nobody sees: soft hyphens, spaces of no width, marks of direction, variants of a sign."""
 _HALF_WIDTH = re.compile("[\uff66-\uff9f]+")
@@ -216,8 +219,11 @@ def check_captions(place: str, captions: Sequence[Any]) -> None:
 def plain_text(text: str) -> str:
     """Return a text as it looks: no white space around it, no marks that nobody sees, characters composed.
 
-    Half-width kana are katakana then. Joiners of emoji stay.
+    Half-width kana are katakana then. Joiners of emoji stay. Control characters go, or become a space where
+    they are white space that encoders do not know; tabs and ends of lines, which they know, stay.
     """
+    if not text.isprintable():
+        text = _CONTROLS.sub("", _BREAKS.sub(" ", text))
     if not text.isascii():
         text = _HALF_WIDTH.sub(lambda kana: unicodedata.normalize("NFKC", kana[0]), _UNSEEN.sub("", text))
         text = unicodedata.normalize("NFC", text)

@@ -149,6 +149,10 @@ def test_scripts_of_japanese_begin_and_end_where_unicode_says(first, last):
         ("葛\U000e0100の葉", "葛の葉"),
         ("👩\u200d🚀 ❤\ufe0f", "👩\u200d🚀 ❤"),
         ("ＡＢＣ、１２３。", "ＡＢＣ、１２３。"),
+        ("\x07a d\x00og\x7f \x1b", "a dog"),
+        ("a\x0bdog\x0cruns\x1fnow", "a dog runs now"),
+        ("犬\x85が\x80\u061c走\u180eる\u034f", "犬 が走る"),
+        ("a\tdog\nruns", "a\tdog\nruns"),
     ],
 )
 def test_a_caption_is_read_as_it_looks(given, read):
