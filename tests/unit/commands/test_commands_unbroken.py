@@ -41,6 +41,28 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(data, acting, capsys):
     assert len(output.read_text().splitlines()) == 12
 
 
+def test_ctrl_c_in_the_middle_of_rows_into_a_pipe_says_that_some_are_there(data, tmp_path):
+    rows = json.loads(data.read_text().splitlines()[0])
+    many = tmp_path / "many.jsonl"  # more than a pipe holds
+    many.write_text(
+        "".join(json.dumps({**rows, "id": f"{n:0100}", "image": None}) + "\n" for n in range(2000))
+    )
+    command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--input", str(many)]
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--window", "1500"], preexec_fn=heeding, **pipes) as process:
+        first = process.stdout.readline()  # the block is being written, and waits
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate()
+    assert process.returncode == 130
+    assert first
+    assert 0 < rest.count("\n") < 1500
+    assert said.splitlines()[-1] == (
+        "suisei: interrupted; 0 rows written, and some of the next 1,500, of which the last may be cut off"
+    )
+
+
 def test_a_resumed_run_takes_the_blocks_of_the_one_before(data, acting, monkeypatch):
     sizes = []
     real = Acting._score
