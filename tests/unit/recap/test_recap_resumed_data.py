@@ -7,6 +7,7 @@ import pytest
 
 from suisei.errors import ModelError
 from suisei.recap.caption_batches import LatentData
+from suisei.recap.image_towers import TowerConfig
 from suisei.recap.latent_run import run_latent, run_mapper
 from tests.unit.recap.recap_runs import LATENT, SIZES, common
 
@@ -63,3 +64,11 @@ def test_what_tells_data_apart(data, tmp_path):
     shutil.copy(data / "pairs.jsonl", copy)
     shutil.copy(copy / "1.png", copy / "0.png")  # another image, and of another size
     assert digests(copy) != first
+
+
+def test_a_tower_names_its_files(tmp_path):
+    weights = tmp_path / "tower.pt"
+    weights.touch()
+    assert TowerConfig("ViT-B-32", str(weights)).files == [str(weights)]
+    assert TowerConfig(str(tmp_path), str(weights)).files == [str(tmp_path)]
+    assert TowerConfig("ViT-B-32", "openai").files == TowerConfig("suisei-small").files == []

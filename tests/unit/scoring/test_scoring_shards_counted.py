@@ -28,6 +28,7 @@ def rows(tmp_path):
         {"candidate": "犬", "references": ["a dog"]},
         {"candidate": "", "references": ["a dog"]},
         {"candidate": "개가 달린다", "references": ["a dog"]},
+        {"candidate": "공이 빨갛다", "references": ["a red ball"]},
     ]
     for name, part in (("all", rows), ("0", rows[:3]), ("1", rows[3:])):
         text = "".join(json.dumps(row) + "\n" for row in part)
@@ -48,8 +49,8 @@ def counted(folder, capsys, shards, output, *options):
 def test_kinds_of_rows_are_counted_in_shards_as_in_a_file(rows, capsys, model_folder):
     options = ("--model", model_folder)
     whole = counted(rows, capsys, "all.jsonl", "all.out.jsonl", *options, "--on-error", "skip")
-    assert whole[0] == [7, 2, 1, 5, 1]
-    told = ("2 have no reference in the candidate", "1 has a caption that is neither", "1 has an image")
+    assert whole[0] == [8, 2, 2, 6, 1]
+    told = ("2 have no reference in the candidate", "2 have a caption that is neither", "1 has an image")
     assert [part in note for part, note in zip(told, whole[1], strict=True)] == [True] * 3
     for _ in range(2):  # those of shards that were finished before, too
         assert counted(rows, capsys, "{0..1}.jsonl", "out", *options) == whole

@@ -12,7 +12,13 @@ from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ModelError
 from suisei.models.config import FusionConfig, RegressorConfig
-from suisei.training.data_digest import check_same_as_folds, check_same_data, data_digests, encoder_digests
+from suisei.training.data_digest import (
+    check_same_as_folds,
+    check_same_data,
+    data_digests,
+    encoder_digests,
+    model_digest,
+)
 from suisei.training.support import Support
 
 
@@ -84,6 +90,23 @@ def test_other_data_are_refused_and_other_test_data_said(sample, caplog):
     with caplog.at_level(logging.WARNING):
         check_same_data({**now, "test": "x"}, now)
     assert "the test data are not those" in caplog.text
+
+
+def test_models_count_by_their_files_and_not_by_their_place(tmp_path):
+    first, again, checkpoint = tmp_path / "a", tmp_path / "b", tmp_path / "c.pt"
+    for folder in (first, again):
+        (folder / "second").mkdir(parents=True)
+        (folder / "second" / "config.json").write_text("{}", encoding="utf-8")
+    checkpoint.write_bytes(b"1")
+    names = [str(first), str(checkpoint), "name/of-the-hub"]
+    digest = model_digest(names)
+    assert model_digest([str(again), *names[1:]]) == digest
+    assert model_digest([*names[:2], "name/of-another"]) != digest
+    checkpoint.write_bytes(b"2")
+    assert model_digest(names) != digest
+    checkpoint.write_bytes(b"1")
+    (first / "second" / "config.json").write_text("{ }", encoding="utf-8")
+    assert model_digest(names) != digest
 
 
 @pytest.mark.parametrize("change", CHANGES)
