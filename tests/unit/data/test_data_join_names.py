@@ -225,3 +225,15 @@ def test_numbers_of_a_karpathy_split_are_no_numbers_of_rows(tmp_path):
     rows = lines(tmp_path / "rows.jsonl", *({"id": n, "cocoid": 107 - n, "candidate": "x"} for n in range(5)))
     samples = read_samples(rows, references=[split], note=str)
     assert [sample.references for sample in samples] == [("of 7",), ("of 6",), (), ("of 4",), ("of 3",)]
+
+
+@pytest.mark.parametrize("numbers", [(1, 1, 2), (1, None, 2)])
+def test_numbers_of_a_karpathy_split_that_do_not_tell_its_images_apart_join_nothing(tmp_path, numbers):
+    images = [
+        {"imgid": n, "cocoid": coco, "filename": f"{coco}.jpg", "sentences": [{"raw": f"of {coco}"}]}
+        for n, coco in zip(numbers, (7, 8, 9), strict=True)
+    ]
+    split = save(tmp_path / "dataset_coco.json", {"images": images})
+    rows = lines(tmp_path / "rows.jsonl", *({"imgid": n, "candidate": "x"} for n in (1, 2)))
+    with pytest.raises(DataError, match=r"none of its first 2 rows has an image of .*, which has ids such as '7'"):
+        read_samples(rows, references=[split], note=str)

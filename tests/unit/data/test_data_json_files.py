@@ -4,7 +4,7 @@ import pytest
 
 from suisei.data.coco import read_references, read_results
 from suisei.data.formats import read_samples
-from suisei.data.json_files import frame_problem, parse_object, read_object
+from suisei.data.json_files import frame_problem, parse_object, read_list, read_object
 from suisei.data.karpathy_parts import read_parts
 from suisei.data.pairs import load_pairs
 from suisei.data.sample import CaptionSample
@@ -49,6 +49,20 @@ def test_a_file_that_is_no_json_is_named_with_line_and_character(tmp_path):
         list(read_parts(f"{path}:test"))
     with pytest.raises(DataError, match=where + "$"):
         read_references([path])
+
+
+@pytest.mark.parametrize(
+    ("content", "read", "message"),
+    [
+        ('["a"]', read_object, "expected an object with named entries, got list"),
+        ("{}", read_object, "expected an object with named entries, got nothing"),
+        ('{"a": 1}', read_list, "expected a list of entries, got dict"),
+        ("[]", read_list, "expected a list of entries, got nothing"),
+    ],
+)
+def test_a_file_of_the_other_form_or_of_nothing_is_refused(tmp_path, content, read, message):
+    with pytest.raises(DataError, match=rf"a\.json: {message}$"):
+        read(write(tmp_path, "a.json", content))
 
 
 def test_what_follows_a_document_in_its_line_is_no_other_line(tmp_path):

@@ -363,3 +363,17 @@ def test_key_and_uid_are_found_in_headers_as_rows_are(tmp_path, header):
     path.write_text(f"{header}\n{header.replace('key', 'k').replace('uid', 'u')}\n")
     (found,) = rows(path)
     assert (found.row.id, found.uid.strip()) == ("k", "u")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("0.csv", "key,id,caption\nk,i,a ball\n"),
+        ("0.jsonl", '{"key": "k", "id": "i", "caption": "a ball"}\n'),
+    ],
+)
+def test_the_id_of_a_row_goes_before_its_key(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    (found,) = rows(path)
+    assert found.row.id == "i"
