@@ -72,6 +72,13 @@ def test_a_repeated_image_of_a_result_file_is_refused_or_kept_without_ids(tmp_pa
     ]
 
 
+def test_an_item_of_a_result_file_without_a_caption_costs_one_row(tmp_path):
+    items = [{"image_id": 1, "caption": "a"}, {"image_id": 2}, {"image_id": 3, "caption": "b"}]
+    rows = list(iter_rows(write(tmp_path, "r.json", json.dumps(items)), note=str))
+    assert [row.sample and row.sample.group for row in rows] == ["1", None, "3"]
+    assert "row 2: no column 'candidate'; the columns are image_id" in problem(rows[1])
+
+
 def test_bad_items_of_a_json_list_cost_a_row_each(tmp_path):
     content = b'[{"image_id": 1, "caption": "a"}, 3, {"image_id": 2, "caption": "\x83"}'
     content += b', {"image_id": 4, "caption": "b"}]'

@@ -230,7 +230,7 @@ def test_an_unusable_file_is_refused_as_a_whole(tmp_path, name, content, message
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.jsonl"])
 def test_a_file_in_shift_jis_is_refused_as_a_whole(tmp_path, name):
-    form = {"a.txt": "{}\n", "a.jsonl": '{{"candidate": "{}"}}\n'}.get(name, "{}\n")
+    form = '{{"system": "one of those of the paper", "candidate": "{}"}}\n' if name == "a.jsonl" else "{}\n"
     start = "candidate\n" if name in ("a.csv", "a.tsv") else ""
     text = start + "".join(map(form.format, ["a dog", "犬", "犬が草の上を走っている", "a cat"]))
     path = write(tmp_path, name, text.encode("cp932"))

@@ -166,6 +166,15 @@ def test_text_beside_text_line_by_line(tmp_path):
     assert "is joined with line n of" in notes[1]
 
 
+def test_a_line_of_references_that_is_too_long_costs_its_row(tmp_path):
+    rows = lines(tmp_path / "rows.jsonl", *({"candidate": f"caption {n}"} for n in (1, 2, 3)))
+    references = save(tmp_path / "r.txt", "a dog\n" + "a cat " * 2000 + "\na cow\n")
+    first, second, third = iter_rows(rows, references=[references], note=str)
+    assert [row.sample.references for row in (first, third)] == [("a dog",), ("a cow",)]
+    assert second.sample is None
+    assert "rows.jsonl, row 2: reference 1 has 12,000 characters" in str(second.error)
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
