@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from suisei.data.pairs import ImageCaptions
 from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ModelError
 from suisei.models.config import FusionConfig, RegressorConfig
 from suisei.training.data_digest import (
+    captioned_digests,
     check_same_as_folds,
     check_same_data,
     data_digests,
@@ -66,6 +68,39 @@ def test_data_may_be_moved_but_not_its_images_changed(sample, tmp_path):
     assert digests(replace(sample, image=moved)) != digests(sample)
 
 
+def test_images_with_captions_may_be_moved_but_not_changed(tmp_path):
+    def digest(folder, content=b"an image", generated=b"another", captions=("a dog", "犬")):
+        (tmp_path / folder).mkdir()
+        image, made = tmp_path / folder / "a.png", tmp_path / folder / "b.png"
+        image.write_bytes(content)
+        made.write_bytes(generated)
+        return captioned_digests(train=[ImageCaptions(image, captions, (made,))])["train"]
+
+    before = digest("here")
+    assert digest("there") == before
+    others = (
+        digest("larger", content=b"an image of a dog"),
+        digest("made anew", generated=b"one more"),
+        digest("turned", captions=("犬", "a dog")),
+    )
+    assert len({before, *others}) == 4
+
+
+def test_a_model_is_known_by_its_files_wherever_they_are(tmp_path):
+    def digest(name, **files):
+        (tmp_path / name).mkdir()
+        for file, text in files.items():
+            (tmp_path / name / file).write_text(text)
+        return model_digest([str(tmp_path / name)])
+
+    before = digest("here", weights="1", config="2")
+    assert digest("there", config="2", weights="1") == before
+    assert len({before, digest("x", weights="1", config="3"), digest("y", weights="1", settings="2")}) == 3
+    file, copy = tmp_path / "here" / "weights", tmp_path / "there" / "weights"
+    assert model_digest([str(file)]) == model_digest([str(copy)]) != before
+    assert model_digest(["name-of/the-hub"]) != model_digest(["another-of/the-hub"])
+
+
 def test_support_counts(sample, tmp_path):
     none = digests(sample)
     for support in (
@@ -90,23 +125,6 @@ def test_other_data_are_refused_and_other_test_data_said(sample, caplog):
     with caplog.at_level(logging.WARNING):
         check_same_data({**now, "test": "x"}, now)
     assert "the test data are not those" in caplog.text
-
-
-def test_models_count_by_their_files_and_not_by_their_place(tmp_path):
-    first, again, checkpoint = tmp_path / "a", tmp_path / "b", tmp_path / "c.pt"
-    for folder in (first, again):
-        (folder / "second").mkdir(parents=True)
-        (folder / "second" / "config.json").write_text("{}", encoding="utf-8")
-    checkpoint.write_bytes(b"1")
-    names = [str(first), str(checkpoint), "name/of-the-hub"]
-    digest = model_digest(names)
-    assert model_digest([str(again), *names[1:]]) == digest
-    assert model_digest([*names[:2], "name/of-another"]) != digest
-    checkpoint.write_bytes(b"2")
-    assert model_digest(names) != digest
-    checkpoint.write_bytes(b"1")
-    (first / "second" / "config.json").write_text("{ }", encoding="utf-8")
-    assert model_digest(names) != digest
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -74,6 +74,13 @@ def test_fractions_are_three_shares_of_one_with_something_to_train_on(fractions)
         splitting(fractions=fractions)
 
 
+@pytest.mark.parametrize("fold", [-1, 5])
+def test_a_fold_is_one_of_the_folds(fold):
+    splitting(folds=5, fold=4)
+    with pytest.raises(ConfigError, match=rf"data\.fold.*{fold}"):
+        splitting(folds=5, fold=fold)
+
+
 @pytest.mark.parametrize("given", ["validation", "test"])
 def test_folds_take_no_given_file(given):
     with pytest.raises(ConfigError, match=r"folds split the training data; leave data\.validation"):

@@ -44,6 +44,18 @@ def test_pairs_and_rated_samples_are_told_apart(pairs, rated, pictures):
         read_support("flickr9k")
 
 
+def test_rows_without_a_rating_lend_their_references_alone_and_those_without_references_no_rating(tmp_path):
+    rows = [
+        {"candidate": "a dog", "references": ["a puppy", "the dog"]},
+        {"candidate": "a cat", "rating": 0.9},
+        {"candidate": "a ship", "references": ["ships at sea"], "rating": 0.9},
+        {"candidate": "a car", "rating": 0.1},
+    ]
+    support = read_support(write(tmp_path / "some.jsonl", rows))
+    assert support.groups == [("a puppy", "the dog"), ("a cat",), ("ships at sea", "a ship")]
+    assert [sample.candidate for sample in support.rated] == ["a ship"]
+
+
 def test_what_holds_a_held_out_reference_is_left_out(pairs, rated, pictures):
     support = read_support(pairs, images=pictures[0].parent)
     support.add(read_support(rated))
