@@ -10,9 +10,11 @@ from suisei.encoders.batch_sizes import (
     TOKENS,
     TOKENS_CUDA,
     images_per_batch,
+    in_batches,
     samples_per_batch,
     tokens_per_batch,
 )
+from suisei.errors import UnavailableError
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,29 @@ def test_a_vision_transformer_gets_images_by_its_patches_and_width():
 
 def test_a_tower_without_patches_gets_the_usual_number():
     assert images_per_batch(tower(layers=[1, 1, 1, 1], width=8, head_width=8, image_size=64), "cpu") == IMAGES
+
+
+def test_a_batch_that_memory_is_too_short_for_is_halved_and_no_item_is_lost():
+    tried = []
+
+    def total(items):
+        tried.append(len(items))
+        if len(items) > 3:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return sum(items)
+
+    found = list(in_batches(range(10), 8, total))
+    assert tried == [8, 4, 2, 2, 2, 2, 2]
+    assert [list(batch) for batch, _ in found] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert [made for _, made in found] == [1, 5, 9, 13, 17]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(MemoryError(), UnavailableError), (RuntimeError("sizes differ"), RuntimeError)]
+)
+def test_one_item_too_large_and_other_errors_are_raised(error, raised):
+    def fails(items):
+        raise error
+
+    with pytest.raises(raised, match="one item at a time" if raised is UnavailableError else "sizes differ"):
+        list(in_batches([1, 2, 3], 2, fails))

@@ -141,6 +141,9 @@ def test_a_measured_number_is_put_at_its_typical_value(metric, sample, explanati
     assert effect.replaced == pytest.approx(metric.score([sample])[0], abs=1e-6)
     assert effect.moved == pytest.approx(explanation.score - effect.replaced)
     assert abs(effect.moved) > 1e-5
+    moved = [abs(each.moved) for each in explanation.inputs]
+    assert moved == sorted(moved, reverse=True)
+    assert moved[0] > moved[-1]
 
 
 def test_cosines_are_put_there_too_alone_and_all_together(metric, sample, explanation, monkeypatch):

@@ -45,6 +45,14 @@ def test_what_is_adapted_and_trainable(model):
     assert len(trainable) == 2 * len(names)
 
 
+def test_the_first_factor_starts_as_a_linear_layer_of_its_inputs_does():
+    start = LowRank(torch.zeros(3, 4, 25), 200, 1.0, torch.Generator().manual_seed(0)).factor_a
+    bound = 0.1  # of 100 inputs
+    assert 0.99 * bound < start.max() <= bound
+    assert -bound <= start.min() < -0.99 * bound
+    assert start.mean().item() == pytest.approx(0, abs=0.05 * bound)
+
+
 def test_a_vision_transformer_of_timms_is_adapted_too():
     vision = {"timm_model_name": "vit_tiny_patch16_224", "timm_proj": "linear", "image_size": 224}
     text = {"context_length": 12, "vocab_size": 50, "width": 32, "heads": 2, "layers": 1}

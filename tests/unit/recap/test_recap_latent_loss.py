@@ -42,7 +42,7 @@ def test_captions_without_a_negative_count_for_the_square_alone():
 
 def test_both_parts_are_means_over_captions_and_the_triplet_over_those_with_a_negative():
     targets, guesses, negatives = (
-        torch.cat(parts) for parts in ([TARGET] * 3, [NEAR, FAR, NEAR], [FAR, NEAR, NEAR])
+        torch.cat(parts) for parts in ([TARGET] * 3, [NEAR, FAR, NEAR], [FAR, NEAR, FAR])
     )
     loss = latent_loss(targets, guesses, negatives, torch.tensor([True, True, False]), margin=7)
     assert loss.mse.item() == pytest.approx((6.25 + 25 + 6.25) / 3)

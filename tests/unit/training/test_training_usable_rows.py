@@ -5,12 +5,12 @@ import json
 import pytest
 from PIL import Image
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 from suisei.models.config import RegressorConfig
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.run import _looks_at_images
-from suisei.training.usable_rows import decodable_rows
+from suisei.training.usable_rows import decodable_rows, rated_rows
 
 
 @pytest.fixture
@@ -30,6 +30,17 @@ def loaded(path, *, pictured, **options):
     module = CaptionDataModule(str(path), fractions=(0.6, 0.2, 0.2), **options)
     module.load(pictured=pictured)
     return module
+
+
+def test_rows_without_a_rating_are_left_out_by_their_numbers_in_the_file():
+    first, second, third = (CaptionSample(text, rating=rating) for text, rating in
+                            (("a", Rating((0.5,))), ("b", None), ("c", Rating((0.7,)))))  # fmt: skip
+    rows, left_out = rated_rows("r.jsonl", [first, second, third], {1, 3}, "skip")
+    assert rows == [(2, first), (5, third)]
+    assert [row.number for row in left_out] == [4]
+    assert "r.jsonl, row 4: no rating" in str(left_out[0].error)
+    with pytest.raises(DataError, match=r"1 of 3 samples have no rating, the first is row 4;"):
+        rated_rows("r.jsonl", [first, second, third], {1, 3}, "raise")
 
 
 def test_rows_of_a_damaged_image_are_left_out_and_named(pictured, caplog, capsys):
