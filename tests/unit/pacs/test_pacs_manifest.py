@@ -197,6 +197,9 @@ def test_duplicates_and_broken_lines_are_named(tmp_path):
     for broken, message in (
         ("{\n", "not valid JSON"),
         ("[]\n", "no 'kind'"),
+        ("3\n", "no 'kind'"),
+        (json.dumps({**json.loads(line), "source": "b", "caption": 3}) + "\n", "an item needs a caption"),
+        (json.dumps({**json.loads(line), "source": "b", "file": "b.png"}) + "\n", "and an image its file"),
         ('{"kind": "captions"}\n', "no 'source'"),
     ):
         path.write_text(line + broken)
