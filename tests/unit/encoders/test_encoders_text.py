@@ -132,6 +132,23 @@ def test_captions_are_padded_on_the_right_to_the_longest(encoder, rows):
     assert mask.tolist() == [[1] * len(own) + [0] * (longest - len(own)) for own in rows]
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("depth", [0, 2])
+def test_captions_of_spans_are_encoded_as_they_are_alone(captions, frozen, depth):
+    tiny = TinyTextConfig(vocabulary=200, width=16, layers=depth)
+    config = TextEncoderConfig(name="tiny", tiny=tiny, frozen=frozen)
+    made = TextEncoder.create(config, captions).eval()
+    rows = sorted(made.tokenize([*captions[:3], "猫", "a dog"]), key=len)
+    spans = [(0, 2, len(rows[1])), (2, 5, len(rows[4]))]
+    with torch.inference_mode():
+        found = made.in_spans(*made.pad(rows), spans)
+        for (start, end, width), own in zip(spans, found, strict=True):
+            ids, mask = made.pad(rows[start:end])
+            assert [state.shape[:2] for state in own] == [(end - start, width)] * made.states
+            for state, expected in zip(own, made(ids, mask), strict=True):
+                torch.testing.assert_close(state[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
+
+
 def test_padding_asks_torch_for_no_caption_by_itself(encoder):
     def calls(captions):
         with Kernels() as asked:
