@@ -91,6 +91,16 @@ def test_channels_that_are_never_used_change_nothing(layer):
     assert (found - layer(states)).abs().max() < 0.05
 
 
+def test_a_channel_that_is_large_in_an_encoder_is_known(build_regressor):
+    backbone = build_regressor(image=False).text.backbone
+    norm = next(part for part in backbone.modules() if isinstance(part, nn.LayerNorm))
+    with torch.no_grad():
+        norm.weight[3] *= 100
+    to_int8(backbone)
+    smaller = next(part for part in backbone.modules() if isinstance(part, Int8Linear)).smaller
+    assert smaller[3] < smaller[torch.arange(len(smaller)) != 3].min() / 3
+
+
 def test_an_encoder_in_training_is_left_in_training(build_regressor):
     backbone = build_regressor(image=False).text.backbone
     for training in (True, False):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from suisei.errors import ConfigError
+from suisei.models.cosine_start import OFFSET_RATE, SLOPE_RATE, Line
 from suisei.training import optimizers
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, parameter_groups, schedule_factor
 
@@ -48,6 +49,16 @@ def test_layerwise_rates_of_twelve_layers(make):
         else:
             assert rate == 3e-5, name
     assert layers == set(range(12))
+
+
+def test_what_is_trained_beside_the_model_has_its_rates_too(make):
+    line = Line()
+    groups = parameter_groups(make(), OptimizerConfig(), line)
+    rates = [
+        [group["lr"] for group in groups if any(own is parameter for own in group["params"])]
+        for parameter in (line.slope, line.offset)
+    ]
+    assert rates == [[SLOPE_RATE], [OFFSET_RATE]]
 
 
 def test_projection_mix_and_learned_vectors_are_trained(make):
