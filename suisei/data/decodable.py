@@ -35,9 +35,8 @@ def decoding_problems(
             fault of the image.
     """
     problems = []
-    with ThreadPoolExecutor(
-        DECODING_THREADS
-    ) as pool:  # whose map, left early, drops the images that are left
+    # The map of the pool, left early, drops the images that are left.
+    with ThreadPoolExecutor(DECODING_THREADS) as pool:
         for image, problem in zip(images, pool.map(_problem, images), strict=True):
             if problem and isinstance(image, str | Path) and not os.path.exists(image):  # noqa: PTH110
                 raise DataError(f"{image} is not there any more; start again once it is back")

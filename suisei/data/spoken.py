@@ -45,21 +45,25 @@ def across_note(count: int) -> str:
     )
 
 
-def in_another_script(text: str) -> bool:
+def in_another_script(text: str, language: str | None = None) -> bool:
     """Say whether a caption is neither in Japanese nor in a language of Latin letters, by its letters.
 
-    What is written in Chinese alone is told by its lack of kana; German, say, cannot be told from English.
+    Chinese is told by its lack of kana, but where the language is said to be Japanese; German, say, cannot be
+    told from English.
     """
     if text.isascii() or _KANA.search(text):
         return False
     ideographs, latin = len(_IDEOGRAPH.findall(text)), len(_LATIN.findall(text))
     others = sum(map(str.isalpha, text)) - ideographs - latin
-    return others > ideographs + latin or ideographs >= max(_CHINESE, latin)
+    return others > ideographs + latin or (language != "ja" and ideographs >= max(_CHINESE, latin))
 
 
 def count_other_scripts(samples: Iterable[CaptionSample]) -> int:
     """Return of how many samples the candidate or a reference is :func:`in_another_script`."""
-    return sum(any(map(in_another_script, (sample.candidate, *sample.references))) for sample in samples)
+    return sum(
+        any(in_another_script(text, sample.language) for text in (sample.candidate, *sample.references))
+        for sample in samples
+    )
 
 
 def other_scripts_note(count: int) -> str:

@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 def _model(path: Path) -> Any:
     if path.is_dir():
-        return sorted(item for item in checksums(path).items() if not item[0].startswith("."))
+        return sorted(item for item in checksums(path).items() if "/." not in f"/{item[0]}")  # nothing hidden
     return file_hash(path) if path.is_file() else str(path)
 
 

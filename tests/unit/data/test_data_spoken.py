@@ -89,6 +89,12 @@ def test_other_scripts_are_told_by_letters(text, told):
         assert count_other_scripts([sample, sample]) == 2 * told
 
 
+def test_a_caption_that_is_said_to_be_japanese_may_be_without_kana():
+    samples = [CaptionSample("東京都庁舎展望台南側", language=language) for language in ("ja", None, "en")]
+    assert [count_other_scripts([sample]) for sample in samples] == [0, 1, 1]
+    assert count_other_scripts([CaptionSample("개가 달린다", language="ja")]) == 1
+
+
 def test_what_is_said_of_languages():
     across, other = CaptionSample("a dog", ("犬",)), CaptionSample("개가 달린다", ("a dog",))
     assert language_notes([CaptionSample("a dog", ("the dog",))]) == []

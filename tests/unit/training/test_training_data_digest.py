@@ -96,7 +96,8 @@ def test_a_model_is_known_by_its_files_wherever_they_are(tmp_path):
     before = digest("here", weights="1", config="2")
     assert digest("there", config="2", weights="1") == before
     assert len({before, digest("x", weights="1", config="3"), digest("y", weights="1", settings="2")}) == 3
-    (tmp_path / "there" / ".hidden").write_text("3")
+    (tmp_path / "there" / "second").mkdir()
+    (tmp_path / "there" / "second" / ".hidden").write_text("3")
     assert model_digest([str(tmp_path / "there")]) == before
     file, copy = tmp_path / "here" / "weights", tmp_path / "there" / "weights"
     assert model_digest([str(file)]) == model_digest([str(copy)]) != before
