@@ -20,7 +20,6 @@ from suisei.commands.score_checks import (
     check_summary_is_there,
     chosen_devices,
     chosen_window,
-    is_complete,
     not_both_kinds,
 )
 from suisei.commands.score_ending import content_of_run, finished_so_far, show, write_beside
@@ -55,6 +54,7 @@ def _score_file(options: argparse.Namespace) -> int:
     plans = metric_plans(options)
     console = safe_console(stderr=True)
     options.note = note_once(console)
+    from suisei.data.part_files import is_complete
     from suisei.scoring.output import tidy
     from suisei.scoring.plan import short_labels
     from suisei.scoring.seen_images import SeenImages

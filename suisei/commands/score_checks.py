@@ -130,30 +130,12 @@ def chosen_window(options: argparse.Namespace, devices: int) -> int:
     return noted or (WINDOW if devices == 1 else PARALLEL_WINDOW)
 
 
-def is_complete(output: str) -> bool:
-    """Say whether an output is there and no part of it is left to score."""
-    from suisei.scoring.output import part_files
-
-    return Path(output).is_file() and not part_files(Path(output))[0].exists()
-
-
 def check_not_older(options: argparse.Namespace) -> None:
-    """Refuse to call an output complete that was written before its input or its model.
+    """Refuse to call an output complete that was written before its input or its model."""
+    from suisei.data.part_files import check_newer
 
-    A finished output holds no digests any more; its age is what tells that it is of other captions.
-    """
-    sources = [
-        options.input,
-        *options.references,
-        *(Path(folder) / "config.json" for folder in options.model),
-    ]
-    written = Path(options.output).stat().st_mtime_ns
-    for source in map(Path, sources):
-        if source.is_file() and source.stat().st_mtime_ns > written:
-            raise ConfigError(
-                f"--output {options.output} is complete, but {source} was changed after it; score anew "
-                "without --resume, or give another output"
-            )
+    models = [Path(folder) / "config.json" for folder in options.model]
+    check_newer(options.output, [options.input, *options.references, *models], "score anew")
 
 
 def check_summary_is_there(options: argparse.Namespace) -> None:

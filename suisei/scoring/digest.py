@@ -28,9 +28,9 @@ def row_digest(row: Row) -> str:
     sample = row.sample
     if sample is None:
         return BAD_ROW
-    content: list[Any] = [sample.candidate, sample.references, sample.language, _file(sample.image)]
+    content: list[Any] = [sample.candidate, sample.references, sample.language, file_state(sample.image)]
     if isinstance(sample, VideoSample):
-        content += [_file(sample.video), sample.segment]
+        content += [file_state(sample.video), sample.segment]
     return value_digest(content)
 
 
@@ -40,7 +40,8 @@ def value_digest(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_CHARACTERS // 2).hexdigest()
 
 
-def _file(path: Any) -> Any:
+def file_state(path: Any) -> Any:
+    """Return what tells an image or video from another, as JSON can hold it: see :func:`row_digest`."""
     if path is None:
         return None
     if isinstance(path, ImageBytes):
@@ -52,7 +53,7 @@ def _file(path: Any) -> Any:
     full = full_path(path)
     try:
         status = Path(full).stat()
-    except OSError:
+    except (OSError, ValueError):  # of a NUL in its name
         return [full]
     return [full, status.st_size, status.st_mtime_ns]
 

@@ -22,7 +22,8 @@ from typing import Any, BinaryIO, TextIO
 from suisei.cli import printable, write_output
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.parquet import import_pyarrow
-from suisei.data.paths import real_path, try_lock
+from suisei.data.part_files import is_left, locked, part_of, write_all
+from suisei.data.paths import real_path
 from suisei.data.writers import open_stream
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.digest import BAD_ROW, DIGEST_CHARACTERS
@@ -140,10 +141,10 @@ class FileOutput:
         self._rows = self._end = 0
         self._cut = False
         try:
-            self._found = self._is_found(resume)
+            self._found = is_left(self.part, resume=resume)
             if self._found:
                 self._check_note()
-            self._handle = _locked(self.part, option)
+            self._handle = locked(self.part, option)
             if not self._found:
                 self._begin_note()
         except OSError as error:
@@ -193,8 +194,8 @@ class FileOutput:
         try:
             self._cut_rest()
             with self._open_note("ab") as note:
-                _write(note, " ".join(row.digest or BAD_ROW for row in rows) + "\n")
-            _write(self._handle, self._format.lines(rows))
+                write_all(note, " ".join(row.digest or BAD_ROW for row in rows) + "\n")
+            write_all(self._handle, self._format.lines(rows))
         except OSError as error:
             raise DataError(f"{self.part}: cannot be written: {error.strerror or error}") from None
         self._rows += len(rows)
@@ -257,7 +258,7 @@ class FileOutput:
             return
         self._handle.truncate(self._end)
         if not self._end:
-            _write(self._handle, self._format.header())
+            write_all(self._handle, self._format.header())
         if self._found:
             with self._open_note("r+b") as note:
                 note.truncate(len(note.readline()) + self._rows * _NOTE_CHARACTERS)
@@ -266,27 +267,13 @@ class FileOutput:
     def _begin_note(self) -> None:
         try:
             with self._open_note("wb") as note:
-                _write(note, json.dumps(self._settings) + "\n")
+                write_all(note, json.dumps(self._settings) + "\n")
         except OSError:
             self.close()
             raise
 
     def _open_note(self, mode: str) -> io.FileIO:
         return io.FileIO(self.note, mode)
-
-    def _is_found(self, resume: bool) -> bool:
-        """Say whether there is a part file to go on with."""
-        if not self.part.is_symlink() and not self.part.exists():
-            return False
-        if self.part.is_symlink() or not self.part.is_file():
-            raise ConfigError(f"{self.part} is not a file that an earlier run left; move it away")
-        if not self.part.stat().st_size:
-            return False
-        if not resume:
-            raise ConfigError(
-                f"{self.part} is left from a run that was cut off; go on with --resume, or delete it"
-            )
-        return True
 
     def _check_note(self) -> None:
         try:
@@ -316,8 +303,8 @@ class FileOutput:
 
 def part_files(path: Path) -> tuple[Path, Path]:
     """Return what a file of scores is called while it is written, and the note beside that."""
-    target = real_path(path)
-    return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.json")
+    part = part_of(path)
+    return part, part.with_name(f"{part.name}.json")
 
 
 def tidy(path: Path) -> None:
@@ -368,31 +355,6 @@ def _complete_end(path: Path, *, quoted: bool) -> int:
             if line.endswith(b"\n") and not open_quote:
                 end = position
     return end
-
-
-def _locked(part: Path, option: str) -> io.FileIO:
-    """Open a part file to append to, for this run alone.
-
-    Raises:
-        ConfigError: another run is writing it, or has just finished it.
-    """
-    handle = io.FileIO(part, "ab")
-    try:
-        free = os.name == "nt" or try_lock(handle)  # on Windows nobody could read what is locked
-        there = free and os.path.samestat(os.fstat(handle.fileno()), part.stat())
-    except FileNotFoundError:  # it was finished in between
-        there = False
-    if not there:
-        handle.close()
-        raise ConfigError(f"another run is writing {part}; wait for it, or use another {option}")
-    return handle
-
-
-def _write(stream: io.FileIO, text: str) -> None:
-    """Write all of a text to an unbuffered file, so that a full disk shows here and nowhere later."""
-    content = memoryview(text.encode("utf-8", "backslashreplace"))
-    while content:
-        content = content[stream.write(content) or 0 :]
 
 
 def _text(stream: BinaryIO) -> TextIO:

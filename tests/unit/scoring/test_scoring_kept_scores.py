@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("suisei.scoring.output._write", full)
+    monkeypatch.setattr("suisei.scoring.output.write_all", full)
     with pytest.raises(KeptError, match="No space left on device"):
         score(tmp_path / "kept")
 
