@@ -17,6 +17,8 @@ from suisei.captioning.caption_writing import Written
 from suisei.data.caption_texts import is_json, is_json_lines
 from suisei.data.compressed import is_gzip
 from suisei.data.outputs import Named, check_outputs
+from suisei.data.part_files import part_of
+from suisei.data.paths import is_stream
 from suisei.data.sample import without_surrogates
 from suisei.data.writers import replacing, stored_name
 from suisei.errors import ConfigError
@@ -60,7 +62,11 @@ def check_target(output: str, logs: Sequence[Named] = (), inputs: Sequence[Named
         raise ConfigError(f"--output {output}: the name must end in .jsonl, or in .json for COCO results")
     if is_gzip(output):
         raise ConfigError(f"--output {output}: captions are not compressed; leave .gz out")
-    check_outputs([*([("--output", output)] if output != "-" else []), *logs], inputs)
+    outputs: list[Named] = []
+    if output != "-":
+        outputs += [("--output", output)]
+        outputs += [] if is_stream(output) else [("--output's part file", part_of(Path(output)))]
+    check_outputs([*outputs, *logs], inputs)
 
 
 def write_rows(

@@ -5,10 +5,11 @@ Shape letters: B images of a batch, K captions of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from suisei.captioning.caption_model import CaptionModel, Decoding
 from suisei.captioning.image_grids import ImageGrids
 from suisei.data.decodable import DECODING_THREADS
+from suisei.data.item_seeds import item_seed
 from suisei.encoders.precision import DTYPES, choose_precision, matrix_products, of_images
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError, DataError
@@ -51,14 +53,38 @@ def write_captions(
 ) -> Iterator[Written]:
     """Caption images in order; a broken one gives its problem and stops nothing.
 
+    For the arguments and errors see :func:`caption_batches`.
+    """
+    batches = caption_batches(
+        model, images, decoding, language=language, batch_size=batch_size, seed=seed, precision=precision
+    )
+    for _, written in batches:
+        yield from written
+
+
+def caption_batches(
+    model: CaptionModel,
+    images: Sequence[Any],
+    decoding: Decoding,
+    *,
+    language: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 0,
+    precision: str = "auto",
+    done: Container[int] = (),
+) -> Iterator[tuple[int, list[Written]]]:
+    """Caption images batch by batch, and say which batch it is.
+
     Args:
         model: the captioner, on the device where it is to work.
         images: paths or PIL images.
         decoding: how captions are chosen.
         language: one that the captioner writes; its first where None.
         batch_size: images at a time. Greedy and beam captions do not depend on it, but for rounding.
-        seed: of what is sampled, which depends on the order of the images and on ``batch_size`` as well.
+        seed: of what is sampled, which depends on the order of the images and on ``batch_size`` as well, and
+            not on what other batches drew.
         precision: one of ``CAPTION_PRECISIONS``; "auto" for what is fast here.
+        done: numbers of batches, from 0, that are left out.
 
     Raises:
         ConfigError: a language that it does not write, or a precision that there is none of.
@@ -68,19 +94,22 @@ def write_captions(
         raise ConfigError(
             f"precision is {precision!r}; captioners compute in {', '.join(CAPTION_PRECISIONS)}"
         )
-    generator = torch.Generator(model.device).manual_seed(seed)
+    batches = range(0, len(images), batch_size)
+    numbers = [number for number in range(len(batches)) if number not in done]
     with ThreadPoolExecutor(DECODING_THREADS) as pool:
-        batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
-        ahead: list[Any] = []
-        for number in range(len(batches) + 1):
-            if number < len(batches):
-                ahead.append([pool.submit(_read, model, image) for image in batches[number]])
-            if number == 0:
-                continue
-            pixels = [future.result() for future in ahead.pop(0)]
+
+        def reading(number: int) -> list[Future[Tensor | str]]:
+            start = batches[number]
+            return [pool.submit(_read, model, image) for image in images[start : start + batch_size]]
+
+        ahead = reading(numbers[0]) if numbers else []
+        for number, following in zip_longest(numbers, numbers[1:]):
+            futures, ahead = ahead, [] if following is None else reading(following)
+            pixels = [future.result() for future in futures]
+            generator = torch.Generator(model.device).manual_seed(item_seed(seed, f"batch {number}"))
             with _computing(model, precision):  # and not while the caller has what is yielded
                 found = list(_of_batch(model, pixels, decoding, generator, language))
-            yield from found
+            yield number, found
 
 
 def captions_of(
@@ -124,11 +153,15 @@ def captions_of_grids(
     return found
 
 
+def chosen_precision(model: CaptionModel, precision: str) -> str:
+    """Return what a captioner computes in, with "auto" replaced."""
+    return of_images(choose_precision(precision, model.device.type))  # SUISEI_PRECISION may be int8
+
+
 @contextmanager
 def _computing(model: CaptionModel, precision: str) -> Iterator[None]:
     """Compute in a precision inside this block."""
-    kind = model.device.type
-    chosen = of_images(choose_precision(precision, kind))  # SUISEI_PRECISION may be int8
+    kind, chosen = model.device.type, chosen_precision(model, precision)
     dtype = DTYPES[chosen]
     low = dtype != torch.float32
     with matrix_products(chosen), torch.autocast(kind, dtype if low else torch.bfloat16, enabled=low):

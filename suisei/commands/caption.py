@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import counted, say
@@ -16,12 +18,15 @@ from suisei.commands.options import add_log_options, add_root_option
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import plain_suffix
 from suisei.data.outputs import given
+from suisei.data.paths import is_stream
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from suisei.captioning.caption_inputs import Wanted
+    from suisei.captioning.caption_model import CaptionModel, Decoding
     from suisei.captioning.caption_rows import Counts
 
 _COMMON = ("--model", "--images", "--input", "--output", "--method", "--beams", "--language")
@@ -42,9 +47,10 @@ _EPILOG = """examples:
   suisei caption --model DIR --data flickr8k-test --root FLICKR8K --output captions.jsonl
 
 The output has a row per image: JSON lines that `suisei score --input` reads, with references where the data
-has them, or, for a name that ends in .json, a COCO result file. It is there once it is complete. An image
-that cannot be read, or whose name is not UTF-8, and a caption that decoded to nothing are counted and named;
-JSON lines keep a row with the error.
+has them, or, for a name that ends in .json, a COCO result file. It is there once it is complete; until then
+finished captions are in FILE.part, with which --resume goes on. An image that cannot be read, or whose name
+is not UTF-8, and a caption that decoded to nothing are counted and named; JSON lines keep a row with the
+error.
 
 Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or unusable data,
 or 130 for Ctrl-C."""
@@ -56,32 +62,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
+    from suisei.captioning.caption_inputs import images_to_caption
     from suisei.captioning.caption_rows import check_target
 
     log = [] if options.log_json == "-" else given(vars(options), "log_json")
     check_target(options.output, log, given(vars(options), "input"))
-    done: list[int] = []
-    try:
-        counts = _write(options, done.append)
-    except KeyboardInterrupt:
-        left = "their rows are on standard output" if options.output == "-" else "no output was left"
-        raise KeyboardInterrupt(
-            f"{counted(sum(done), 'image')} done, and {left}; the same command starts anew"
-        ) from None
-    _tell(Console(stderr=True), counts, options.output)
+    wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
+    console = Console(stderr=True)
+    if options.resume and _has_all(options, wanted):
+        said = f"{options.output} is complete, newer than its images and its captioner: nothing to resume"
+        say(console, f"{said}; what had other images or options is captioned anew without --resume")
+        return 0
+    counts = _write(options, wanted)
+    _tell(console, counts, options.output)
     return 0 if counts.captioned else 1
 
 
-def _write(options: argparse.Namespace, told: Callable[[int], object]) -> Counts:
-    """Caption the images; ``told`` is called with how many more are done."""
-    from suisei.captioning.caption_inputs import images_to_caption
-    from suisei.captioning.caption_model import Decoding, load_caption_model
-    from suisei.captioning.caption_rows import write_rows
-    from suisei.captioning.caption_writing import write_captions
-    from suisei.encoders.precision import choose_device
-    from suisei.progress import progress_bar
+def _has_all(options: argparse.Namespace, wanted: Sequence[Wanted]) -> bool:
+    """Say whether an earlier run has written the output.
 
-    wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
+    Raises:
+        ConfigError: it has, before what the output is made of was changed.
+    """
+    from suisei.data.karpathy_parts import file_of
+    from suisei.data.part_files import check_newer, is_complete
+
+    if not is_complete(options.output):
+        return False
+    listed = [options.input, options.data and file_of(options.data)]
+    sources = [*listed, Path(options.model) / "config.json", *(image.image for image in wanted)]
+    check_newer(options.output, sources, "write captions anew")
+    return True
+
+
+def _write(options: argparse.Namespace, wanted: Sequence[Wanted]) -> Counts:
+    """Caption the images, and write the output."""
+    from suisei.captioning.caption_model import Decoding, load_caption_model
+    from suisei.encoders.precision import choose_device
+
     model = load_caption_model(options.model).to(choose_device(options.device))
     most = model.longest or MAX_LENGTH
     decoding = Decoding(
@@ -95,17 +113,84 @@ def _write(options: argparse.Namespace, told: Callable[[int], object]) -> Counts
     )
     model.check_length(decoding.max_length, "--max-length")
     language = model.language_or_own(options.language)
-    settings = {name: getattr(options, name) for name in ("batch_size", "seed", "precision")}
+    write = _stream if options.output == "-" or is_stream(options.output) else _write_file
+    return write(options, wanted, model, decoding, language)
+
+
+def _stream(
+    options: argparse.Namespace,
+    wanted: Sequence[Wanted],
+    model: CaptionModel,
+    decoding: Decoding,
+    language: str,
+) -> Counts:
+    """Write captions to standard output, a pipe or a device as they come."""
+    from suisei.captioning.caption_rows import write_rows
+    from suisei.captioning.caption_writing import write_captions
+    from suisei.progress import progress_bar
+
     images = [image.image for image in wanted]
-    written = write_captions(model, images, decoding, language=language, **settings)
-    shown = options.output != "-" or not sys.stdout.isatty()  # a bar would stand between the rows
-    with progress_bar("writing captions", len(wanted), shown=shown, unit="images") as advance:
+    written = write_captions(model, images, decoding, language=language, **_settings(options))
+    shown = not (options.output == "-" and sys.stdout.isatty())  # a bar would stand between the rows
+    done = 0
+    try:
+        with progress_bar("writing captions", len(wanted), shown=shown, unit="images") as advance:
 
-        def advanced(count: int) -> None:
-            advance(count)
-            told(count)
+            def advanced(count: int) -> None:
+                nonlocal done
+                advance(count)
+                done += count
 
-        return write_rows(options.output, wanted, written, decoding, language, advanced)
+            return write_rows(options.output, wanted, written, decoding, language, advanced)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"{counted(done, 'image')} done, and their rows are written; the same command starts anew"
+        ) from None
+
+
+def _write_file(
+    options: argparse.Namespace,
+    wanted: Sequence[Wanted],
+    model: CaptionModel,
+    decoding: Decoding,
+    language: str,
+) -> Counts:
+    """Caption batch by batch into a part file, then write the output from it."""
+    from suisei.captioning.caption_part import CaptionPart
+    from suisei.captioning.caption_rows import write_rows
+    from suisei.captioning.caption_writing import caption_batches, chosen_precision
+    from suisei.progress import progress_bar
+    from suisei.training.data_digest import model_digest
+
+    images, settings = [image.image for image in wanted], _settings(options)
+    decides = {
+        "captioner": model_digest([options.model]),
+        "decoding": asdict(decoding),
+        "language": language,
+        **settings,
+        "precision": chosen_precision(model, options.precision),
+    }
+    part = CaptionPart(Path(options.output), decides, images, options.batch_size, resume=options.resume)
+    with part, progress_bar("writing captions", len(wanted), unit="images") as advance:
+        try:
+            advance(part.images_done)
+            for number, written in caption_batches(
+                model, images, decoding, language=language, done=part.done, **settings
+            ):
+                part.add(number, written)
+                advance(len(written))
+            counts = write_rows(options.output, wanted, part.written(), decoding, language)
+        except KeyboardInterrupt:
+            done = part.images_done
+            kept = f"done, in {part.part}; the same with --resume goes on" if done else "done"
+            raise KeyboardInterrupt(f"{counted(done, 'image')} {kept}") from None
+        part.complete()
+    return counts
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what decides captions beside captioner, decoding and language."""
+    return {name: getattr(options, name) for name in ("batch_size", "seed", "precision")}
 
 
 def _parser() -> CommandParser:
@@ -178,6 +263,7 @@ def _parser() -> CommandParser:
         "--output", metavar="FILE", type=filled, default="-",
         help=".jsonl, or .json for COCO results; - (default): JSON lines to stdout",
     )  # fmt: skip
+    add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
     add_log_options(add)
     return parser
 
@@ -193,6 +279,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--data names its images itself; leave --images and --input out")
     if not (options.data or options.input or options.images):
         raise ConfigError("nothing to caption: give --images FOLDER_OR_FILES, --input FILE or --data NAME")
+    if options.resume and (options.output == "-" or is_stream(options.output)):
+        raise ConfigError("--resume needs an --output file")
     if options.root and not options.data:
         raise ConfigError("--root belongs to --data; images of a file start at --images")
     if (options.input or options.data) and options.images and len(options.images) > 1:

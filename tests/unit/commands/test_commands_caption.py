@@ -11,24 +11,15 @@ import torch
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_writing import captions_of, write_captions
 from suisei.captioning.captioner import Captioner
-from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
-from suisei.captioning.pieces import Pieces
-from suisei.captioning.transformer import TransformerConfig
 from suisei.cli import run_command
 from suisei.commands.caption import main
 from suisei.errors import ConfigError, DataError
+from tests.unit.commands.caption_runs import colours, counting, rows_of, tiny_captioner
 
 
 @pytest.fixture
 def model():
-    pieces = Pieces.learned(["a red picture", "青い絵です"], 60)
-    torch.manual_seed(0)
-    tower = GridTower(create_image_encoder(TowerConfig(name="tiny", train=True)))
-    config = TransformerConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16)
-    made = Captioner(tower, config, pieces, ["en", "ja"]).eval()
-    with torch.no_grad():  # so that captions do not end before they begin
-        made.decoder.last_norm.bias -= 3 * made.decoder.embedding.weight[made.end_id]
-    return made
+    return tiny_captioner()
 
 
 @pytest.fixture
@@ -39,18 +30,7 @@ def folder(tmp_path, model):
 
 @pytest.fixture
 def images(tmp_path):
-    from PIL import Image
-
-    place = tmp_path / "images"
-    place.mkdir()
-    for name, colour in (("a", "red"), ("b", "green"), ("d", "blue")):
-        Image.new("RGB", (70, 80), colour).save(place / f"{name}.png")
-    (place / "c.png").write_bytes(b"no image")
-    return place
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return colours(tmp_path / "images")
 
 
 def test_every_image_has_a_row_and_a_broken_one_its_error(folder, images, tmp_path, capsys, model):
@@ -336,29 +316,14 @@ def test_quiet_and_a_log_tell_what_is_told(folder, images, tmp_path, capsys):
     assert "--log-json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("output", ["captions.jsonl", "-"])
-def test_an_interruption_says_what_was_done_and_what_is_left(
-    folder, images, tmp_path, capsys, monkeypatch, output
-):
-    decoded = Captioner.encode
-    calls = []
-
-    def stopped(self, pixels):
-        calls.append(None)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return decoded(self, pixels)
-
-    monkeypatch.setattr(Captioner, "encode", stopped)
-    place = output if output == "-" else tmp_path / output
-    arguments = ["--model", folder, "--images", images, "--output", place, "--batch-size", 1]
-    before = sorted(tmp_path.iterdir())
+def test_an_interruption_of_a_stream_says_what_was_done(folder, images, capsys, monkeypatch):
+    counting(monkeypatch, stop_at=2)
+    arguments = ["--model", folder, "--images", images, "--batch-size", 1]
     assert run_command(main, [*map(str, arguments)]) == 130
     told = capsys.readouterr()
-    left = "their rows are on standard output" if output == "-" else "no output was left"
-    assert f"interrupted; 1 image done, and {left}; the same command starts anew" in told.err
-    assert len(told.out.splitlines()) == (output == "-")
-    assert sorted(tmp_path.iterdir()) == before
+    said = "interrupted; 1 image done, and their rows are written; the same command starts anew"
+    assert said in told.err
+    assert len(told.out.splitlines()) == 1
 
 
 def test_a_file_that_is_read_is_not_written_over(folder, images):
@@ -386,6 +351,7 @@ def test_a_file_that_is_read_is_not_written_over(folder, images):
         (["--images", "a", "--output", "x.csv"], "must end in .jsonl"),
         (["--images", "a", "--beams", "0"], "--beams"),
         (["--images", "a", "--precision", "int8"], "--precision"),
+        (["--images", "a", "--resume"], "--resume needs an --output file"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_go_together_are_refused(options, message):
