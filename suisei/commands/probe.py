@@ -26,7 +26,7 @@ from suisei.commands.probe_findings import (
 from suisei.commands.probe_metrics import probed_metrics
 from suisei.commands.probe_plots import plot_findings
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
-from suisei.commands.steps import read_samples
+from suisei.commands.steps import add_keep_option, keeper, read_samples, told_when_interrupted
 from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
 
@@ -73,12 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     ladders, told = _beside_people(options, people)
     notes += told
     check_media(report_files(options), samples)
-    metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console)
-    found = Findings(failed=failed)
-    probe_changes(options, metrics, people, found, console)
-    probe_protocols(options, plans, metrics, people, found, console)
-    probe_systems(options, ladders, plans, metrics, found, console)
-    found.tables |= tables_of_samples(options, metrics, scores, samples, console)
+    with told_when_interrupted(options):
+        metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console, keeper(options))
+        found = Findings(failed=failed)
+        probe_changes(options, metrics, people, found, console)
+        probe_protocols(options, plans, metrics, people, found, console)
+        probe_systems(options, ladders, plans, metrics, found, console)
+        found.tables |= tables_of_samples(options, metrics, scores, samples, console)
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
     lost = [f"{label} failed: {reason}" for label, reason in failed.items()]
@@ -118,6 +119,7 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("output").add_argument
     add_report_options(add)
     add("--plots", metavar="DIR", type=filled, help="PNGs: degradations and reliability of each metric")
+    add_keep_option(add)
     add_log_options(add)
     return parser
 
@@ -177,7 +179,7 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
     inputs = [*given(vars(options), "references"), ("--data", named_parts(options.data)[0])]
     inputs += [("--systems", path) for _, path in named_files(options.systems)]
-    check_report(options, inputs, folders=["plots"], sealed=["model", "root"])
+    check_report(options, inputs, folders=["plots", "keep"], sealed=["model", "root"])
 
 
 def _listed(names: str) -> list[str]:
@@ -287,7 +289,8 @@ def _report(
     facts: dict[str, Any],
     plot: Callable[[], None] | None,
 ) -> Report:
-    settings = {name: value for name, value in vars(options).items() if value not in (None, [])}
+    chosen = {name: value for name, value in vars(options).items() if name != "keep"}  # decides nothing
+    settings = {name: value for name, value in chosen.items() if value not in (None, [])}
     tables = {name: table.as_dict() for name, table in found.tables.items()}
     content = {**facts, "command": settings, **tables}
     lines = [f"- {note}" for note in facts["notes"]]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import counted, say
 from suisei.commands.probe_metrics import fitted_on
+from suisei.commands.steps import keeper
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 
@@ -108,7 +109,7 @@ def probe_protocols(
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return
-    own, lost = fitted_on(humans, plans, metrics, options.batch_size, found.failed, console)
+    own, lost = fitted_on(humans, plans, metrics, options.batch_size, found.failed, console, keeper(options))
     found.notes += lost
     ladders = [name for name in options.protocols if name != "curves"]
     for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
@@ -161,7 +162,7 @@ def probe_systems(
     if not ladders:
         return
     people = list({id(sample): sample for _, ladder in ladders for sample in ladder.sets[-1]}.values())
-    own, lost = fitted_on(people, plans, metrics, options.batch_size, found.failed, console)
+    own, lost = fitted_on(people, plans, metrics, options.batch_size, found.failed, console, keeper(options))
     found.notes += [note for note in lost if note not in found.notes]
     for language, ladder in ladders:
         size = counted(len(ladder.sets[0]), "image")

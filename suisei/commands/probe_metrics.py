@@ -15,23 +15,42 @@ if TYPE_CHECKING:
 
     from suisei.data.sample import CaptionSample
     from suisei.probes.outcomes import Scored
+    from suisei.scoring.columns import KeepsScores
     from suisei.scoring.plan import MetricPlan
 
 
 def probed_metrics(
-    plans: Sequence[MetricPlan], samples: list[CaptionSample], batch_size: int, console: Console
+    plans: Sequence[MetricPlan],
+    samples: list[CaptionSample],
+    batch_size: int,
+    console: Console,
+    keep: KeepsScores | None = None,
 ) -> tuple[list[Scored], list[np.ndarray], dict[str, str]]:
-    """Return the metrics that can score, their scores of all samples, and why the others cannot."""
+    """Return the metrics that can score, their scores of all samples, and why the others cannot.
+
+    Args:
+        plans: of the metrics.
+        samples: what they are fitted on, and score first.
+        batch_size: handed to the metrics.
+        console: where it is said which one scores, and which one fails.
+        keep: where scores are kept.
+
+    Raises:
+        ConfigError: no metric could score.
+        KeptError: scores cannot be kept.
+    """
     from suisei.probes.ready import ready_metric
-    from suisei.scoring.columns import FAILURES, failure_text
+    from suisei.scoring.columns import FAILURES, KeptError, failure_text
 
     metrics, scores, failed = [], [], dict[str, str]()
     for plan in plans:
         say(console, f"scoring with {plan.spec}")
         try:
-            metric = ready_metric(plan, samples, batch_size=batch_size, progress=True)
+            metric = ready_metric(plan, samples, batch_size=batch_size, progress=True, keep=keep)
             scores.append(metric.score(samples))
             metrics.append(_guarded(metric, failed, console))
+        except KeptError:
+            raise
         except FAILURES as error:
             failed[plan.label] = failure_text(error)
             say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
@@ -50,12 +69,14 @@ def _guarded(metric: Scored, failed: dict[str, str], console: Console) -> Scored
     """
     import numpy as np
 
-    from suisei.scoring.columns import FAILURES, failure_text
+    from suisei.scoring.columns import FAILURES, KeptError, failure_text
 
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
         if metric.label not in failed:
             try:
                 return metric.score(wanted)
+            except KeptError:
+                raise
             except FAILURES as error:
                 failed[metric.label] = failure_text(error)
                 say(console, f"{metric.label} failed: {failed[metric.label]}", "red")
@@ -71,6 +92,7 @@ def fitted_on(
     batch_size: int,
     failed: dict[str, str],
     console: Console,
+    keep: KeepsScores | None = None,
 ) -> tuple[list[Scored], list[str]]:
     """Return the metrics, those with corpus statistics fitted on the references of these samples alone.
 
@@ -83,6 +105,7 @@ def fitted_on(
         batch_size: handed to the metrics.
         failed: gets the label and the reason of one that fails later.
         console: where that is said.
+        keep: where scores are kept.
     """
     from suisei.probes.ready import ready_metric
 
@@ -94,7 +117,12 @@ def fitted_on(
             continue
         try:
             own = ready_metric(
-                by_label[metric.label], humans, batch_size=batch_size, progress=True, refused=metric.refused
+                by_label[metric.label],
+                humans,
+                batch_size=batch_size,
+                progress=True,
+                refused=metric.refused,
+                keep=keep,
             )
             fitted.append(_guarded(own, failed, console))
         except DataError as error:

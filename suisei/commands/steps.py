@@ -73,12 +73,14 @@ def keeper(options: argparse.Namespace) -> KeptScores | None:
 
 
 @contextmanager
-def told_when_interrupted(options: argparse.Namespace, done: Sequence[object], total: int) -> Iterator[None]:
+def told_when_interrupted(
+    options: argparse.Namespace, done: Sequence[object] | None = None, total: int = 0
+) -> Iterator[None]:
     """Let Ctrl-C say how many metrics are done, and how to go on.
 
     Args:
         options: of the command, with ``--keep``.
-        done: grows by one with every metric.
+        done: grows by one with every metric; None where metrics take turns.
         total: how many metrics there are.
     """
     try:
@@ -86,9 +88,8 @@ def told_when_interrupted(options: argparse.Namespace, done: Sequence[object], t
     except KeyboardInterrupt:
         kept = f"scores are in {options.keep}, and the same command goes on from them"
         lost = "their scores are lost; with --keep DIR they would have been kept"
-        raise KeyboardInterrupt(
-            f"{len(done)} of {total} metrics are done; {kept if options.keep else lost}"
-        ) from None
+        count = "" if done is None else f"{len(done)} of {total} metrics are done; "
+        raise KeyboardInterrupt(f"{count}{kept if options.keep else lost}") from None
 
 
 def explainer(plan: MetricPlan, samples: Sequence[CaptionSample] = ()) -> Explain:

@@ -14,7 +14,7 @@ from suisei.errors import one_line
 from suisei.metrics.base import SummableCorpus
 from suisei.metrics.registry import get_metric
 from suisei.probes.outcomes import Refused, Scored
-from suisei.scoring.columns import shown_problems
+from suisei.scoring.columns import KeepsScores, shown_problems
 from suisei.scoring.corpus import summands
 from suisei.scoring.fitting import fit_unrated
 from suisei.scoring.plan import MetricPlan
@@ -27,6 +27,7 @@ def ready_metric(
     batch_size: int = 64,
     progress: bool = False,
     refused: Refused | None = None,
+    keep: KeepsScores | None = None,
 ) -> Scored:
     """Make a metric and fit it, once, where it must be fitted.
 
@@ -38,18 +39,26 @@ def ready_metric(
         batch_size: handed to the metric.
         progress: handed to the metric.
         refused: gets what it refuses; a dictionary of its own if None.
+        keep: where scores are kept as they come, and read from if they are there.
 
     Raises:
         ConfigError: it cannot be made.
         DataError: it cannot be fitted on so few samples; from ``score``, it refuses all samples.
+        KeptError: from ``score``, scores cannot be kept.
     """
     metric = get_metric(plan.spec, **plan.options)
     learns = metric.needs_fit  # once it is fitted, it needs that no more
     fitted = fit_unrated(metric, samples) if learns else ""
+    signature = metric.signature + fitted
     sign, told = 1.0 if metric.higher_is_better else -1.0, {} if refused is None else refused
 
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-        scores, problems = metric.score_each(wanted, batch_size=batch_size, progress=progress)
+        if keep is None:
+            scores, problems = metric.score_each(wanted, batch_size=batch_size, progress=progress)
+        else:
+            scores, problems, _ = keep.score(
+                metric, plan.label, signature, wanted, batch_size=batch_size, progress=progress
+            )
         if problems and len(problems) == len(wanted):
             raise problems[0]
         for place, problem in problems.items():
@@ -58,7 +67,7 @@ def ready_metric(
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
     return Scored(
-        plan.label, score, metric.signature + fitted, counts,
+        plan.label, score, signature, counts,
         learned=learns, distance=not metric.higher_is_better, refused=told,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The commands that are killed: scoring in every format, evaluations, comparisons, positives, trainings."""
+"""The commands that are killed: scoring in every format, evaluations, comparisons, captions, trainings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.benchmarks.harness import Options
 from tests.benchmarks.kills import Case, finished_rows
+from tests.unit.commands.caption_runs import tiny_captioner
 
 SCENES = Path(__file__).resolve().parents[2] / "data" / "scenes"
 VOLATILE = ("minutes", "samples_per_second", "memory", "seconds", "machine")
@@ -41,7 +42,13 @@ def cases(work: Path, options: Options) -> dict[str, list[Case]]:
     data = _write_inputs(inputs, options.killed_rows)
     return {
         "scoring": _scoring(data),
-        "evaluating": [_evaluating(data), _comparing(data), _positives(data)],
+        "evaluating": [
+            _evaluating(data),
+            _comparing(data),
+            _positives(data),
+            _captioning(data),
+            _probing(data),
+        ],
         "training": _training(data),
     }
 
@@ -64,6 +71,10 @@ def _write_inputs(folder: Path, count: int) -> dict[str, Path]:
         path = data[f"{system}.jsonl"] = folder / f"{system}.jsonl"
         own = {row["image"]: {**row, "candidate": row["candidate"][::step], "system": None} for row in rows}
         path.write_text(_lines(list(own.values())), encoding="utf-8")
+    data["listed"] = folder / "listed.txt"
+    data["listed"].write_text("".join(f"{name}\n" for name in dict.fromkeys(row["image"] for row in rows)))
+    data["captioner"] = folder / "captioner"
+    tiny_captioner().save(data["captioner"])
     data["config"] = folder / "small.yaml"
     data["config"].write_text(TRAINING.replace("DATA", str(data["rated.jsonl"])), encoding="utf-8")
     return data
@@ -123,6 +134,17 @@ def _comparing(data: dict[str, Path]) -> Case:
     return _kept("compare", command, ["c.json", "scores.jsonl"])
 
 
+def _probing(data: dict[str, Path]) -> Case:
+    """A row is in several probes, and so scored several times: what is scored again cannot be counted."""
+
+    def command(folder: Path) -> list[str]:
+        arguments = ["--data", data["rows.jsonl"], "--metrics", "length,rouge-l,cider", "--bootstrap", "20"]
+        arguments += ["--keep", folder / "kept", "--json", folder / "p.json", "--limit", "40"]
+        return ["probe", *map(str, arguments)]
+
+    return _kept("probe", command, ["p.json"])
+
+
 def _kept(name: str, command: Callable[[Path], list[str]], outputs: Sequence[str]) -> Case:
     return Case(name, command, command, outputs, plain=_plain, finished=finished_rows)
 
@@ -139,6 +161,27 @@ def _made(folder: Path) -> set[str]:
     path = folder / "made" / "captions.jsonl"
     lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
     return {str(json.loads(line)["seed"]) for line in lines}
+
+
+def _captioning(data: dict[str, Path]) -> Case:
+    def command(folder: Path) -> list[str]:
+        arguments = ["--model", data["captioner"], "--input", data["listed"], "--images", SCENES]
+        arguments += ["--method", "sample", "--batch-size", "8", "--output", folder / "captions.jsonl"]
+        return ["caption", *map(str, arguments)]
+
+    def again(folder: Path) -> list[str]:
+        return [*command(folder), "--resume"]
+
+    return Case("caption", command, again, ["captions.jsonl"], finished=_captioned)
+
+
+def _captioned(folder: Path) -> set[str]:
+    """Return the images in whole lines of a part file, or of an output."""
+    part, output = folder / "captions.jsonl.part", folder / "captions.jsonl"
+    if output.exists():
+        return {json.loads(line)["image"] for line in output.read_text("utf-8").splitlines()}
+    lines = part.read_bytes().split(b"\n")[1:-1] if part.exists() else []
+    return {image for line in lines for image, *_ in json.loads(line)["images"]}
 
 
 def _training(data: dict[str, Path]) -> list[Case]:

@@ -92,6 +92,16 @@ def take_places(command: str) -> None:
         from suisei.pacs import generators
 
         generators.Captioner = Told
+    if command == "caption":
+        from suisei.captioning import caption_writing
+
+        plain = caption_writing._read
+
+        def counted(model: Any, image: Path) -> Any:
+            _note([str(image)])
+            return plain(model, image)
+
+        caption_writing._read = counted
 
 
 def fresh(arguments: Sequence[str], plan: Plan, folder: Path, log: Path) -> int:
@@ -207,7 +217,9 @@ def _die_in_writes(plan: Plan, events: Counter[str]) -> None:
 
         return wrapped
 
-    output._write = torn(output._write, 1)
+    for module in (output, sys.modules.get("suisei.captioning.caption_part")):
+        if module is not None:
+            module.write_all = torn(module.write_all, 1)
     checkpoints = sys.modules.get("suisei.training.checkpoints")
     if checkpoints is not None:
         checkpoints._HashedFile.write = torn(checkpoints._HashedFile.write, 1)

@@ -210,9 +210,15 @@ def _told(row: bytes) -> str:
 
 def import_commands() -> None:
     """Do the imports once, for all forks."""
-    for name in ("score", "evaluate", "compare", "positives", "train"):
+    for name in ("score", "evaluate", "compare", "positives", "caption", "probe", "train"):
         importlib.import_module(f"suisei.commands.{name}")
-    for name in ("scoring.kept_scores", "metrics.suisei", "metrics.cider", "pacs.generators"):
+    for name in (
+        "scoring.kept_scores",
+        "metrics.suisei",
+        "metrics.cider",
+        "pacs.generators",
+        "captioning.caption_part",
+    ):
         importlib.import_module(f"suisei.{name}")
 
 

@@ -37,7 +37,9 @@ def test_random_kills_lose_nothing(commands, tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["score, gzip", "score, Parquet", "evaluate", "compare", "positives"])
+@pytest.mark.parametrize(
+    "name", ["score, gzip", "score, Parquet", "evaluate", "compare", "positives", "caption", "probe"]
+)
 def test_random_kills_of_other_commands_lose_nothing(commands, tmp_path, name):
     outcome = torture(commands[name], 5, seed=2, work=tmp_path)
     assert outcome.kills.total() == 5

@@ -2,7 +2,8 @@
 
 import pytest
 
-from suisei.commands import compare, evaluate
+from suisei.commands import compare, evaluate, probe
+from suisei.scoring import kept_scores
 from tests.unit.commands.acting import EVALUATING, interrupt, rated_rows, registered
 from tests.unit.runs import read_rows, run, write_rows
 
@@ -72,3 +73,67 @@ def test_a_comparison_goes_on_from_what_is_kept(data, acting):
     finally:
         acting.at = "a dog 9"
     assert (data.parent / "c.json").read_bytes() == whole
+
+
+@pytest.mark.parametrize("at", ["a dog 9", "no dog 11"])  # as it is, and changed
+def test_probes_go_on_from_what_is_kept(data, acting, monkeypatch, capsys, at):
+    arguments = ["--data", data, *EVALUATING, "--json", data.parent / "p.json", "--good", 0.5]
+    keep = ["--keep", data.parent / "kept"]
+    assert run(probe.main, *arguments) == 0
+    whole = (data.parent / "p.json").read_bytes()
+    monkeypatch.setattr(acting, "at", at)
+    acting.act = staticmethod(interrupt)
+    capsys.readouterr()
+    assert run(probe.main, *arguments) == 130
+    lost = "interrupted; their scores are lost; with --keep DIR they would have been kept"
+    assert lost in capsys.readouterr().err
+    assert run(probe.main, *arguments, *keep) == 130
+    kept = f"interrupted; scores are in {data.parent / 'kept'}, and the same command goes on from them"
+    assert kept in capsys.readouterr().err
+    acting.act = staticmethod(lambda: None)
+    (data.parent / "p.json").unlink()
+    assert run(probe.main, *arguments, *keep) == 0
+    assert (data.parent / "p.json").read_bytes() == whole
+
+
+def test_what_probes_keep_is_never_scored_again(data, monkeypatch):
+    rows = read_rows(data)
+    for row in rows:  # so that there are protocols, for which CIDEr is fitted anew
+        number = row["id"][1:]
+        row["references"] = [f"a dog {number} runs on grass", f"the dog {number} is running outside"]
+        row["rating"] = 0.9
+    write_rows(data, rows)
+    arguments = ["--data", data, "--metrics", "cider,rouge-l", "--bootstrap", 10]
+    arguments += ["--systems", f"one={data}", "--json", data.parent / "p.json"]
+    keep = ["--keep", data.parent / "kept"]
+    assert run(probe.main, *arguments) == 0
+    whole = (data.parent / "p.json").read_bytes()
+    assert b'"curves"' in whole
+    assert run(probe.main, *arguments, *keep) == 0
+
+    def never(*_):
+        raise AssertionError("scored again")
+
+    monkeypatch.setattr(kept_scores, "_score_block", never)
+    assert run(probe.main, *arguments, *keep) == 0
+    assert (data.parent / "p.json").read_bytes() == whole
+
+
+def test_an_image_that_goes_away_stops_probes_that_keep_scores(data, acting, capsys):
+    image, away = data.parent / "images" / "9.png", data.parent / "away.png"
+    arguments = [
+        "--data",
+        data,
+        "--metrics",
+        "length,looking",
+        "--bootstrap",
+        10,
+        "--keep",
+        data.parent / "k",
+    ]
+    acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
+    assert run(probe.main, *arguments) == 2
+    assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
+    acting.act = staticmethod(lambda: None)
+    away.rename(image)
+    assert run(probe.main, *arguments) == 0
