@@ -283,6 +283,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--resume needs an --output file")
     if options.root and not options.data:
         raise ConfigError("--root belongs to --data; images of a file start at --images")
+    if options.root and _is_json_file(options.data):
+        raise ConfigError(f"--data {options.data} takes no --root; its images start at --images")
     if (options.input or options.data) and options.images and len(options.images) > 1:
         given_with = "--input" if options.input else "--data"
         raise ConfigError(f"with {given_with}, --images is the one folder where relative paths start")
@@ -305,6 +307,13 @@ def _is_file(data: str) -> bool:
     from suisei.data.karpathy_parts import file_of
 
     return bool(plain_suffix(file_of(data)))
+
+
+def _is_json_file(data: str) -> bool:
+    """Return whether data are COCO annotations or a Karpathy split."""
+    from suisei.data.karpathy_parts import file_of
+
+    return is_json(file_of(data))
 
 
 def _tell(console: Console, counts: Any, output: str) -> None:

@@ -32,7 +32,9 @@ def check_shards(options: argparse.Namespace) -> None:
         ConfigError: an option that shards do not have, no shard, or an output that is no folder or would
             overwrite something.
     """
+    from suisei.data.compressed import plain_suffix
     from suisei.data.shard_names import check_kind, shard_paths
+    from suisei.scoring.output import FORMATS
 
     _check_together(options)
     named_columns(options)
@@ -42,6 +44,8 @@ def check_shards(options: argparse.Namespace) -> None:
     folder = Path(options.output)
     if folder.is_file():
         raise ConfigError(f"--output {folder} is a file; the scores of shards take a folder")
+    if plain_suffix(folder) in FORMATS and not folder.is_dir():
+        raise ConfigError(f"--output {folder}: the scores of shards take a folder; leave {folder.suffix} out")
     options.tasks = tasks_of(shards, folder)
     _check_outputs(options, folder)
 

@@ -209,7 +209,7 @@ def _list_turned_en(task: Task) -> str | None:
     """Turn "a man and a woman" into "a woman and a man"."""
     caption, words = task.caption, texts(task.caption)
     for place, word in enumerate(words):
-        if word.lower() != "and" or not place or place + 1 >= len(words):
+        if word.lower() != "and" or place + 1 >= len(words):
             continue
         article = place + 2 < len(words) and words[place + 1].lower() in ARTICLES
         stop = place + (3 if article else 2)

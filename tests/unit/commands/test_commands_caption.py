@@ -340,6 +340,7 @@ def test_a_file_that_is_read_is_not_written_over(folder, images):
         ([], "nothing to caption"),
         (["--images", "a", "--data", "scenes"], "--data names its images itself"),
         (["--images", "a", "--root", "b"], "--root belongs to --data"),
+        (["--data", "split.json:test", "--root", "b"], "--data split.json:test takes no --root; its images"),
         (["--images", "a", "--method", "greedy", "--beams", "3"], "--beams is for --method beam"),
         (["--images", "a", "--top-p", "0.9"], "--top-p is for --method sample; leave it out with beam"),
         (["--images", "a", "--samples", "2"], "--samples is for --method sample"),

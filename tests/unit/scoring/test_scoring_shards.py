@@ -191,6 +191,7 @@ def test_of_a_distance_the_lowest_scores_are_kept(tmp_path, capsys):
         (["--references", "r.json"], "not for sets in shards"),
         (["--format", "jsonl"], "not for sets in shards"),
         (["--engine", "spark"], "spark"), (["--output", "-"], "--output DIR"),
+        (["--output", "s.jsonl"], r"s\.jsonl: the scores of shards take a folder; leave \.jsonl out"),
         (["--images", "nowhere"], "no such folder"), (["--devices", "2", "--processes", "2"], "one of them"),
     ],
 )  # fmt: skip
