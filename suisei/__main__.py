@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
     "caption": "write captions of images with a captioner",
+    "rerank": "choose one of several captions of each image, by the others or by the image",
     "evaluate": "measure how well metrics agree with human ratings",
     "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
     "report": "write one page out of trainings and results, with figures and pictures",

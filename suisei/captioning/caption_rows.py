@@ -102,7 +102,7 @@ def write_rows(
     else:
         with replacing(Path(output)) as temporary, temporary.open("w", encoding="utf-8") as stream:
             if is_json(output):
-                results = _results([row for row in rows() if "candidate" in row])
+                results = coco_results([row for row in rows() if "candidate" in row])
                 stream.write(json.dumps(results, ensure_ascii=False, indent=1) + "\n")
             else:
                 _write_lines(stream, rows())
@@ -155,7 +155,7 @@ def _rows_of(
         yield row
 
 
-def _results(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def coco_results(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows as COCO has them, where a number of several images, of two folders say, is no one's id."""
     numbers = [_number(row) for row in rows]
     counts = Counter(numbers)

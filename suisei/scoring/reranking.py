@@ -1,0 +1,179 @@
+"""Choosing one of several captions of an image: the one that the others agree with most, or that fits best.
+
+The first is minimum Bayes risk decoding (Kumar and Byrne, 2004), known for captions as consensus (Devlin et
+al., 2015): what a captioner says again and again is likely right. The expected score of a caption is the mean
+of its scores beside each of the others alone, in the place of references; one that was drawn several times
+counts as often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from suisei.data.paths import full_path
+from suisei.data.sample import CaptionSample, language_of
+from suisei.data.splits import group_of
+from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
+from suisei.progress import progress_bar
+from suisei.scoring.fitting import fit_unrated
+
+BY = ("others", "itself")
+"""What a caption is chosen by: the others of its image, or its own image."""
+_BLOCK = 8192
+"""Samples that are scored together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The caption that was chosen for an image.
+
+    Attributes:
+        sample: the caption, as it was given.
+        score: its expected score, or its own; NaN where it was the only one, or none has a score.
+        mean: of the scores of all captions of the image; NaN likewise.
+        captions: how many there were.
+        ids: of all of them.
+    """
+
+    sample: CaptionSample
+    score: float
+    mean: float
+    captions: int
+    ids: tuple[str | None, ...]
+
+
+def rerank(
+    metric: Metric,
+    samples: Sequence[CaptionSample],
+    *,
+    by: str = "others",
+    batch_size: int = 64,
+    progress: bool = False,
+) -> tuple[list[Choice], str]:
+    """Choose a caption for every image, and for each language that its captions are in.
+
+    Captions are of one image if their image is one file; where they name none, if they are of one group, or
+    of the same references.
+
+    Args:
+        metric: fitted here on the captions, as references of their images, where it must be.
+        samples: captions; their own references and ratings play no part.
+        by: "others" for the expected score beside the others, which takes a metric that reads references;
+            "itself" for the caption's own score, on its image if the metric looks at images.
+        batch_size: handed to the metric.
+        progress: whether to tell how far it is.
+
+    Returns:
+        Choices in the order in which their images first occur, and what the metric's signature says of its
+        fit. Of captions that score the same the first is chosen.
+
+    Raises:
+        ConfigError: the metric reads no references, and ``by`` is "others".
+        DataError: no image has several captions.
+    """
+    if by == "others" and "references" not in metric.reads:
+        raise ConfigError(
+            f"{metric.name} reads no references, in whose place the other captions of an image stand; choose "
+            "captions by themselves (--by itself)"
+        )
+    images = list(_by_image(samples).values())
+    if all(len(own) == 1 for own in images):
+        raise DataError(
+            "no image has several captions to choose among; rows of one image name one file, or one group"
+        )
+    fitted = _fit(metric, images) if metric.needs_fit else ""
+    sign = 1.0 if metric.higher_is_better else -1.0
+    choices = []
+    with progress_bar("choosing captions", len(images), shown=progress, unit="images") as advance:
+        for block in _blocks(images, by):
+            scores = _scores(metric, block, by, batch_size)
+            choices += [_chosen(own, found, sign) for own, found in zip(block, scores, strict=True)]
+            advance(len(block))
+    return choices, fitted
+
+
+def _by_image(samples: Sequence[CaptionSample]) -> dict[tuple[str, str], list[CaptionSample]]:
+    found: dict[tuple[str, str], list[CaptionSample]] = {}
+    for sample in samples:
+        named = isinstance(sample.image, str | Path)
+        image = full_path(str(sample.image)) if named else group_of(sample)
+        found.setdefault((image, language_of(sample)), []).append(sample)
+    return found
+
+
+def _fit(metric: Metric, images: Sequence[Sequence[CaptionSample]]) -> str:
+    """Fit a metric on all captions, as references of their images."""
+    captions = [
+        replace(own[0], references=tuple(sample.candidate for sample in own), group=str(number))
+        for number, own in enumerate(images)
+    ]
+    return fit_unrated(metric, captions)
+
+
+def _blocks(images: Sequence[Sequence[CaptionSample]], by: str) -> Iterator[list[Sequence[CaptionSample]]]:
+    """Yield images that are scored together."""
+    block: list[Sequence[CaptionSample]] = []
+    size = 0
+    for own in images:
+        size += len(own) ** 2 if by == "others" else len(own)
+        block.append(own)
+        if size >= _BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _scores(
+    metric: Metric, images: Sequence[Sequence[CaptionSample]], by: str, batch_size: int
+) -> list[dict[str, float]]:
+    """Return {text: score} of the captions of each image, by which one is chosen; NaN of an only one."""
+    asked: list[CaptionSample] = []
+    shares: list[
+        tuple[dict[str, list[float]], str, int]
+    ] = []  # whose sum of scores, and how often one counts
+    sums = [{sample.candidate: [0.0, 0.0] for sample in own} for own in images]
+    for own, found in zip(images, sums, strict=True):
+        for sample, weight in _questions(own, by):
+            asked.append(sample)
+            shares.append((found, sample.candidate, weight))
+    scores, _ = metric.score_each(asked, batch_size=batch_size)
+    for (found, text, weight), score in zip(shares, scores.tolist(), strict=True):
+        if not math.isnan(score):
+            found[text][0] += weight * score
+            found[text][1] += weight
+    return [
+        {text: total / count if count else math.nan for text, (total, count) in found.items()}
+        for found in sums
+    ]
+
+
+def _questions(own: Sequence[CaptionSample], by: str) -> Iterator[tuple[CaptionSample, int]]:
+    """Yield what is to be scored for the captions of an image, and how often it counts."""
+    if len(own) == 1:
+        return
+    counts = Counter(sample.candidate for sample in own)
+    different = {sample.candidate: sample for sample in reversed(own)}
+    for text, sample in different.items():
+        if by == "itself":
+            yield replace(sample, references=(), rating=None), 1
+            continue
+        for other, count in counts.items():
+            if times := count - (other == text):
+                yield replace(sample, references=(other,), rating=None), times
+
+
+def _chosen(own: Sequence[CaptionSample], found: Mapping[str, float], sign: float) -> Choice:
+    scores = np.array([found[sample.candidate] for sample in own])
+    known = not np.isnan(scores).all()
+    place = int(np.nanargmax(sign * scores)) if known else 0
+    mean = float(np.nanmean(scores)) if known else math.nan
+    ids = tuple(sample.id for sample in own)
+    return Choice(own[place], float(scores[place]), mean, len(own), ids)

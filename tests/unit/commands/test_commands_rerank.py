@@ -1,0 +1,123 @@
+"""``suisei rerank``: what is written and said."""
+
+import csv
+import json
+
+import pytest
+
+from suisei.commands.rerank import main
+from suisei.errors import ConfigError, DataError
+from tests.unit.runs import read_rows, write_rows
+
+ROWS = [
+    {"id": f"{image}.png#{number}", "image": f"{image}.png", "candidate": text, "references": ["own"]}
+    for image, texts in {
+        "0007": ["a dog runs on grass", "a cat sleeps", "a dog runs on the grass"],
+        "0008": ["two men sit"],
+        "0009": ["犬が走る", "犬が草の上を走る", "猫が寝る"],
+    }.items()
+    for number, text in enumerate(texts, 1)
+]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    for image in ("0007", "0008", "0009"):
+        (tmp_path / f"{image}.png").touch()
+    return write_rows(tmp_path / "rows.jsonl", ROWS)
+
+
+def run(rows, output, *options):
+    return main([*map(str, ("--input", rows, "--output", output, *options))])
+
+
+def test_a_row_per_image_under_its_own_id_as_it_was(rows, tmp_path, capsys):
+    output = tmp_path / "best.jsonl"
+    assert run(rows, output, "--metrics", "chrf") == 0
+    written = read_rows(output)
+    assert [row["id"] for row in written] == ["0007.png", "0008.png", "0009.png"]
+    assert [row["candidate"] for row in written] == [
+        "a dog runs on the grass",
+        "two men sit",
+        "犬が草の上を走る",
+    ]
+    assert all(row["references"] == ["own"] for row in written)
+    assert [row["image"] for row in written] == ["0007.png", "0008.png", "0009.png"]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "3 images, 7 captions" in said
+    assert "1 image with one caption, which was taken" in said
+    assert "signature: chrf|" in said
+
+
+def test_ids_that_are_not_those_of_samples_stay(tmp_path):
+    names = ["a#1", "b#1", "c#x", "c#y"]
+    rows = [
+        {"id": name, "group": group, "candidate": text}
+        for name, group, text in zip(names, "iijj", ["a dog", "a dog runs", "x", "x"], strict=True)
+    ]
+    run(write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "best.jsonl", "--metrics", "chrf")
+    assert {row["id"] for row in read_rows(tmp_path / "best.jsonl")} <= set(names)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_tables(rows, tmp_path, suffix):
+    output = tmp_path / f"best.{suffix}"
+    run(rows, output, "--metrics", "cider")
+    with output.open(encoding="utf-8", newline="") as stream:
+        written = list(csv.DictReader(stream, delimiter="\t" if suffix == "tsv" else ","))
+    assert [row["id"] for row in written] == ["0007.png", "0008.png", "0009.png"]
+
+
+def test_results_of_coco(rows, tmp_path):
+    output = tmp_path / "best.json"
+    run(rows, output, "--metrics", "chrf")
+    results = json.loads(output.read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [7, 8, 9]
+    assert results[2]["caption"] == "犬が草の上を走る"
+
+
+def test_the_model_in_the_package_chooses_where_none_is_named(rows, tmp_path, capsys):
+    output = tmp_path / "best.jsonl"
+    assert run(rows, output) == 0
+    assert {row["candidate"] for row in read_rows(output)} & {"a cat sleeps", "猫が寝る"} == set()
+    said = " ".join(capsys.readouterr().err.split())
+    assert "scores beside the others of their image" in said
+    assert "signature: suisei|" in said
+
+
+def test_by_itself(rows, tmp_path, capsys):
+    output = tmp_path / "best.jsonl"
+    assert run(rows, output, "--metrics", "length", "--by", "itself") == 0
+    assert [row["candidate"] for row in read_rows(output)] == [
+        "a dog runs on the grass",
+        "two men sit",
+        "犬が草の上を走る",
+    ]
+    assert "scores by themselves" in capsys.readouterr().err
+
+
+def test_bad_rows_stop_it_or_are_left_out(rows, tmp_path, capsys):
+    write_rows(rows, [*ROWS, {"id": "x", "image": "0008.png", "error": "decoded to nothing"}])
+    with pytest.raises(DataError, match="row 8: no caption"):
+        run(rows, tmp_path / "best.jsonl", "--metrics", "chrf")
+    assert not (tmp_path / "best.jsonl").exists()
+    assert run(rows, tmp_path / "best.jsonl", "--metrics", "chrf", "--on-error", "skip") == 0
+    assert len(read_rows(tmp_path / "best.jsonl")) == 3
+    assert "1 bad row" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "message"),
+    [
+        ("best.jsonl", ["--metrics", "chrf,cider"], "captions are chosen by one metric"),
+        ("best.txt", [], r"the name must end in \.jsonl, \.csv, \.tsv, \.parquet, or \.json for COCO"),
+        ("best.jsonl.gz", [], "the name must end in"),
+        ("rows.jsonl", [], "--output"),
+        ("best.jsonl", ["--metrics", "length"], "reads no references"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(rows, tmp_path, output, options, message):
+    before = rows.read_bytes()
+    with pytest.raises(ConfigError, match=message):
+        run(rows, tmp_path / output, *options)
+    assert rows.read_bytes() == before
