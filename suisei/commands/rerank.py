@@ -17,6 +17,7 @@ from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
 from suisei.commands.option_values import filled
 from suisei.commands.options import add_log_options, add_row_options, named_columns, note_text
+from suisei.commands.steps import add_keep_option, keeper, told_when_interrupted
 from suisei.data.caption_texts import is_json
 from suisei.data.outputs import check_media, check_outputs, given
 from suisei.errors import ConfigError
@@ -59,9 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     samples = _read(options, console)
     check_media([("--output", options.output)], samples)
-    with shared_encoders():
+    with shared_encoders(), told_when_interrupted(options):
         metric = make_metric(plan)
-        choices, fitted = rerank(metric, samples, by=options.by, batch_size=options.batch_size, progress=True)
+        how = {"batch_size": options.batch_size, "progress": True, "keep": keeper(options)}
+        choices, fitted = rerank(metric, samples, by=options.by, **how)
     _write(Path(options.output), _named(choices))
     _tell(console, choices, f"{metric.signature}{fitted}", options)
     return 0
@@ -94,6 +96,7 @@ def _parser() -> CommandParser:
         "--output", metavar="FILE", type=filled, required=True,
         help=".jsonl, .csv, .tsv or .parquet, or .json for COCO results",
     )  # fmt: skip
+    add_keep_option(add)
     add_log_options(add)
     return parser
 
@@ -116,7 +119,12 @@ def _check(options: argparse.Namespace) -> None:
         ("--output", options.output),
         *([] if options.log_json == "-" else given(vars(options), "log_json")),
     ]
-    check_outputs(outputs, given(vars(options), "input", "references"), sealed=models)
+    check_outputs(
+        outputs,
+        given(vars(options), "input", "references"),
+        folders=given(vars(options), "keep"),
+        sealed=models,
+    )
 
 
 def _read(options: argparse.Namespace, console: Console) -> list[CaptionSample]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
+from suisei.scoring.columns import KeepsScores
 from suisei.scoring.fitting import fit_unrated
 
 BY = ("others", "itself")
@@ -56,6 +57,7 @@ def rerank(
     by: str = "others",
     batch_size: int = 64,
     progress: bool = False,
+    keep: KeepsScores | None = None,
 ) -> tuple[list[Choice], str]:
     """Choose a caption for every image, and for each language that its captions are in.
 
@@ -69,6 +71,7 @@ def rerank(
             "itself" for the caption's own score, on its image if the metric looks at images.
         batch_size: handed to the metric.
         progress: whether to tell how far it is.
+        keep: where scores are kept as they come, and read from if they are there.
 
     Returns:
         Choices in the order in which their images first occur, and what the metric's signature says of its
@@ -77,6 +80,7 @@ def rerank(
     Raises:
         ConfigError: the metric reads no references, and ``by`` is "others".
         DataError: no image has several captions.
+        KeptError: scores cannot be kept.
     """
     if by == "others" and "references" not in metric.reads:
         raise ConfigError(
@@ -89,11 +93,18 @@ def rerank(
             "no image has several captions to choose among; rows of one image name one file, or one group"
         )
     fitted = _fit(metric, images) if metric.needs_fit else ""
+
+    def score(asked: Sequence[CaptionSample]) -> np.ndarray:
+        if keep is None or not asked:
+            return metric.score_each(asked, batch_size=batch_size)[0]
+        signature = metric.signature + fitted
+        return keep.score(metric, metric.name, signature, asked, batch_size=batch_size, progress=False)[0]
+
     sign = 1.0 if metric.higher_is_better else -1.0
     choices = []
     with progress_bar("choosing captions", len(images), shown=progress, unit="images") as advance:
         for block in _blocks(images, by):
-            scores = _scores(metric, block, by, batch_size)
+            scores = _scores(score, block, by)
             choices += [_chosen(own, found, sign) for own, found in zip(block, scores, strict=True)]
             advance(len(block))
     return choices, fitted
@@ -132,7 +143,7 @@ def _blocks(images: Sequence[Sequence[CaptionSample]], by: str) -> Iterator[list
 
 
 def _scores(
-    metric: Metric, images: Sequence[Sequence[CaptionSample]], by: str, batch_size: int
+    score: Callable[[Sequence[CaptionSample]], np.ndarray], images: Sequence[Sequence[CaptionSample]], by: str
 ) -> list[dict[str, float]]:
     """Return {text: score} of the captions of each image, by which one is chosen; NaN of an only one."""
     asked: list[CaptionSample] = []
@@ -144,10 +155,9 @@ def _scores(
         for sample, weight in _questions(own, by):
             asked.append(sample)
             shares.append((found, sample.candidate, weight))
-    scores, _ = metric.score_each(asked, batch_size=batch_size)
-    for (found, text, weight), score in zip(shares, scores.tolist(), strict=True):
-        if not math.isnan(score):
-            found[text][0] += weight * score
+    for (found, text, weight), one in zip(shares, score(asked).tolist(), strict=True):
+        if not math.isnan(one):
+            found[text][0] += weight * one
             found[text][1] += weight
     return [
         {text: total / count if count else math.nan for text, (total, count) in found.items()}

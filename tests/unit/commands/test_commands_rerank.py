@@ -7,6 +7,7 @@ import pytest
 
 from suisei.commands.rerank import main
 from suisei.errors import ConfigError, DataError
+from suisei.scoring import reranking
 from tests.unit.runs import read_rows, write_rows
 
 ROWS = [
@@ -121,3 +122,31 @@ def test_what_does_not_go_together_is_refused(rows, tmp_path, output, options, m
     with pytest.raises(ConfigError, match=message):
         run(rows, tmp_path / output, *options)
     assert rows.read_bytes() == before
+
+
+def test_a_run_that_was_interrupted_goes_on_from_what_is_kept(rows, tmp_path, capsys, monkeypatch):
+    from suisei.cli import run_command
+    from suisei.metrics.rouge import RougeL
+
+    monkeypatch.setattr(reranking, "_BLOCK", 4)
+    assert run(rows, tmp_path / "whole.jsonl", "--metrics", "rouge-l") == 0
+    score, calls = RougeL._score, []
+
+    def stopped(self, samples, **options):
+        calls.append(len(samples))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return score(self, samples, **options)
+
+    arguments = ["--input", rows, "--output", tmp_path / "best.jsonl", "--metrics", "rouge-l"]
+    keep = [*map(str, [*arguments, "--keep", tmp_path / "kept"])]
+    with monkeypatch.context() as patch:
+        patch.setattr(RougeL, "_score", stopped)
+        assert run_command(main, keep) == 130
+    assert f"scores are in {tmp_path / 'kept'}, and the same command goes on" in capsys.readouterr().err
+    assert not (tmp_path / "best.jsonl").exists()
+    calls = [None, None]
+    monkeypatch.setattr(RougeL, "_score", stopped)
+    assert run_command(main, keep) == 0
+    assert len(calls) == 3
+    assert (tmp_path / "best.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
