@@ -1,7 +1,9 @@
 """Pre-training on captions and images."""
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,8 +14,9 @@ from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.training import image_pretraining, pretraining
-from suisei.training.image_pretraining import pretrain_images
+from suisei.training.image_pretraining import draw_to_captions, pretrain_images
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
+from suisei.training.pretraining_loop import Passes
 from suisei.training.support import CaptionCorpus
 from suisei.training.text_run import retrieval
 
@@ -267,6 +270,34 @@ def test_images_learn_what_their_captions_say(build_regressor, pictures, caption
     assert all(parameter.requires_grad for parameter in model.fusion.project.parameters())
     again, _ = trained(0)
     assert again == losses
+
+
+def drawn(monkeypatch, loss=None):
+    """Draw four images that are all alike to two captions each; returns the mean loss of every epoch."""
+    if loss is not None:
+        monkeypatch.setattr(image_pretraining, "symmetric_info_nce", loss)
+    same = torch.nn.Linear(1, 3)
+    rows = [np.array([2 * image, 2 * image + 1]) for image in range(4)]
+    passes = Passes("passes", 3, 4, 2.0, 0.0, 0.2, "rate", seed=0)
+    return draw_to_captions(
+        lambda batch: same(torch.ones(len(batch), 1)), (torch.ones(8, 3), rows), same, same.parameters(),
+        passes, lambda _: None,
+    )  # fmt: skip
+
+
+def test_the_loss_of_images_is_the_mean_of_both_ways(monkeypatch):
+    assert drawn(monkeypatch) == pytest.approx([(math.log(4) + math.log(8)) / 2] * 3)
+
+
+def test_the_temperature_of_images_stays_above_a_hundredth(monkeypatch):
+    scales = []
+
+    def loss(images, texts, scale, owners):
+        scales.append(float(scale.detach()))
+        return -scale + 0 * images.sum()
+
+    drawn(monkeypatch, loss)
+    assert scales == pytest.approx([1 / image_pretraining.TEMPERATURE, 100, 100])
 
 
 def test_a_loss_of_images_that_is_no_number_names_a_rate_that_exists(
