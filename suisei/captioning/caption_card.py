@@ -24,10 +24,6 @@ def card(facts: Mapping[str, Any], config: Any) -> str:
     tower = config.model.tower
     eyes = f"`{tower.name}`, {'trained with it' if tower.train else 'frozen'}"
     sources = ", ".join(f"{part}: {name}" for part, name in facts["sources"].items() if name)
-    settings = {
-        name: vars(value) if hasattr(value, "__dict__") else value
-        for name, value in vars(config.model).items()
-    }
     images = facts["images"]
     trained = counted(images["train"], "training image")
     tested = f", {images['test']:,} for the test" if images["test"] else ""
@@ -51,7 +47,7 @@ Of captions by {facts["decoding"]}; CIDEr's idf is of the references of the same
 {facts["weights"]:,} weights; tower {eyes}.
 
 ```json
-{json.dumps(settings, indent=2, ensure_ascii=False, default=vars)}
+{json.dumps(vars(config.model), indent=2, ensure_ascii=False, default=vars)}
 ```
 
 ## Limits
