@@ -131,8 +131,8 @@ def compare_captions(
         ConfigError: an unknown metric or option.
     """
     settings = settings or Resampling()
-    names = {spec.partition(":")[0] for spec in metrics}
-    given = [option for option in options if option.partition("=")[0].rpartition(".")[0] in names]
+    names = {canonical(spec).partition(":")[0] for spec in metrics}
+    given = [option for option in options if canonical(option.partition("=")[0].rpartition(".")[0]) in names]
     plans = plan_metrics(list(dict.fromkeys(metrics)), options=given)
     samples = {
         system: [

@@ -57,3 +57,13 @@ def test_metrics_are_called_by_their_names_where_no_two_have_the_same(tmp_path):
     found = compare_captions(texts, pairs, ["bleu-1", model, *others], settings=Resampling(n_resamples=20))
     assert [outcome.label for outcome in found.outcomes] == ["bleu-1", "suisei", *others]
     assert [row["metric"] for row in found.as_dict()["metrics"]] == ["bleu-1", "suisei", *others]
+
+
+@pytest.mark.parametrize("named", ["bleu-1", "BLEU-1", "Bleu_1"])
+def test_options_of_the_reward_hold_for_its_metrics_as_they_are_called(tmp_path, named):
+    """Those of a metric that is not compared by are passed over."""
+    pairs = [CaptionedImage(tmp_path / f"{n}.png", ("a dog runs",), ("en",), f"{n}") for n in range(4)]
+    texts = {"start": ["a dog"] * 4, "tuned": ["a cat"] * 4}
+    options = [f"{named}.tokenizer=whitespace", "rouge-l.tokenizer=whitespace"]
+    found = compare_captions(texts, pairs, ["bleu-1"], options=options, settings=Resampling(n_resamples=20))
+    assert "tok:whitespace" in next(note for note in found.notes if note.startswith("bleu-1: "))
