@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from suisei.data.sample import detect_language
 from suisei.probes.degrade import degrade
 
 Kind = Literal["other", "shuffled"]
@@ -22,7 +21,7 @@ def shuffled_caption(caption: str, seed: int) -> str | None:
     Words are those of the probes (:func:`suisei.probes.degrade.degrade`): MeCab's of Japanese, between
     spaces in English. A caption of fewer than three different words is left alone.
     """
-    return degrade(caption, "shuffle", language=detect_language(caption), seed=seed)
+    return degrade(caption, "shuffle", seed=seed)
 
 
 def other_caption(
