@@ -352,8 +352,11 @@ def test_a_damaged_image_is_found_ahead_where_no_grids_are_kept(
     monkeypatch.setattr(module, "IMAGES_PER_CALL", 2)
     monkeypatch.setattr(module, "MOST_GRID_BYTES", 0)
     done = []
-    assert len(ImageGrids(other, pictures[:3], advance=done.append)) == 3
-    assert sum(done) == 3
+    grids = ImageGrids(other, pictures[:3], advance=done.append)
+    assert (len(grids), sum(done)) == (3, 3)
+    weight = torch.ones(1, requires_grad=True)
+    other.grid = lambda pixels: own.grid(pixels) * weight
+    assert grids[torch.tensor([0])].requires_grad is not frozen
     (tmp_path / "cut.png").write_bytes(pictures[0].read_bytes()[:60])
     with pytest.raises(DataError, match=r"1 of 4 images cannot be read: .*cut\.png"):
         ImageGrids(other, [*pictures[:3], tmp_path / "cut.png"])

@@ -286,6 +286,7 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path, captioned,
     if kind == "batch normalisation":
         model["tower"] |= normalised_tower(tmp_path)
     config = str(config_of(tmp_path, captioned, model=model))
+    pretrained = recorded(monkeypatch, caption_run, "pretrain_tower")
     assert main(["--config", config, "--output", str(tmp_path / "whole")]) == 0
     wanted = weights_of(tmp_path / "whole")
 
@@ -302,6 +303,7 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path, captioned,
     assert main(["--config", config, "--ckpt_path", "last"]) == 0
     for name, value in weights_of(tmp_path / "run").items():
         torch.testing.assert_close(value, wanted[name], msg=name)
+    assert len(pretrained) == (2 if kind == "pre-trained" else 0)  # not where a run goes on
 
 
 def test_runs_that_cannot_be_are_refused_in_one_line(tmp_path, captioned):
