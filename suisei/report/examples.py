@@ -145,7 +145,7 @@ def _distance(predicted: np.ndarray, human: np.ndarray, *, turned: bool) -> tupl
         return np.abs(predicted - human), "compared by score: both are on a scale from 0 to 1"
     from scipy.stats import rankdata
 
-    apart = np.abs(rankdata(predicted) - rankdata(human)) / max(1, len(human) - 1)
+    apart = np.abs(rankdata(predicted) - rankdata(human))
     return apart, "compared by rank among all samples, because the metric is not on the human scale"
 
 
