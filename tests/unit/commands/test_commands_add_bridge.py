@@ -57,7 +57,9 @@ def test_scores_across_languages_lie_where_those_within_one_do(run, model, tmp_p
     assert run(rows, "--json", str(report)) == 0
     assert "fitted to these captions, without their ratings" in capsys.readouterr().out
     content = json.loads(report.read_text(encoding="utf-8"))
-    section = content["table"]["sections"][0]
+    section, *spoken = content["table"]["sections"]
+    parts = [(each["title"], each["rows"][0]["cells"]["n"]["value"]) for each in spoken]
+    assert sorted(parts) == [("English captions", 40), ("Japanese captions", 40)]
     means = [row["cells"]["mean"]["value"] for row in section["rows"]]
     assert means[2] == pytest.approx(means[0], abs=0.005)
     assert abs(means[1] - means[0]) > 0.0075

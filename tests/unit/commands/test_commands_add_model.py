@@ -124,10 +124,9 @@ def test_a_share_that_cannot_be_is_refused(run, value, tmp_path, capsys):
 
 def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
     table = "| data | what it is, and its terms |\n|---|---|\n| `shichimi` | ratings |\n\nThe weights.\n"
-    for times in (1, 2):
-        twice = ["flickr8k-cf", "flickr8k-cf"]
-        card = card_with_second(f"# M\n\n## Terms\n\n{table}", "e", ["en"], "flickr8k-cf", ratings=twice)
-        assert card.count("\n| `flickr8k-cf` | crowd ratings") == 1, times
+    for ratings in ([], ["flickr8k-cf", "flickr8k-cf"]):
+        card = card_with_second(f"# M\n\n## Terms\n\n{table}", "e", ["en"], "flickr8k-cf", ratings=ratings)
+        assert card.count("\n| `flickr8k-cf` | crowd ratings") == 1, ratings
         table = card.partition("## Terms\n\n")[2]
     assert "research use |\n\nThe weights." in card
     assert "flickr8k" not in card_with_second("# M\n", "e", ["en"], "mine.jsonl")
@@ -225,6 +224,9 @@ def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
     assert "has a second model itself" in capsys.readouterr().err
     assert run("three", first=both) == 2
     assert "has a second model for ja and en; --languages must be others" in capsys.readouterr().err
+    given = ["--tower", "ViT-B-32", "--pairs", "flickr8k-train", "--data", "flickr8k-cf"]
+    assert main(["add-images", str(both), *given, "--output", str(tmp_path / "three")]) == 2
+    assert "has a second model: add images to the first, then the second" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()
 
 

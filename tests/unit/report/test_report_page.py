@@ -144,6 +144,8 @@ def test_what_is_not_drawn_is_said():
         "by system, metrics are drawn for up to 40 systems; there are 41",
     ]
     assert many["Best and worst predictions"].cards[0].note.endswith("; 7 of 8 metrics are shown")
+    shown = [len(each["Best and worst predictions"].cards[0].cards[0].figures) for each in (many, few)]
+    assert shown == [1 + 7, 1 + 6]  # what people said is the first
     assert few["Predicted against human"].notes == []
     assert "metrics are shown" not in few["Best and worst predictions"].cards[0].note
 
