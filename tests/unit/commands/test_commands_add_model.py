@@ -180,6 +180,8 @@ def test_one_caption_is_known_by_its_image_or_by_its_references():
     assert not_learned(everything, [plain]) == [bare, other]
     assert not_learned(everything, [pictured]) == [other]
     assert not_learned(everything, [bare]) == [plain, other]
+    (apart,) = make_samples(["a dog"], [["a cat sleeps"]])
+    assert not_learned([apart], [plain]) == [apart]
 
 
 def test_too_few_ratings_are_refused_before_anything_is_written(run, data, tmp_path, capsys):

@@ -232,6 +232,20 @@ def test_unrated_and_bad_rows_are_counted(ratings, tmp_path):
     assert "1 sample skipped: no rating" in report["notes"]
 
 
+def test_scores_without_ids_are_of_the_rows_behind_bad_ones(ratings, tmp_path):
+    """The file of scores has a row for each of the data, good or bad, rated or not."""
+    lines = ratings.read_text().splitlines()
+    numbers = [json.loads(line)["candidate"].split()[-1] for line in lines]
+    bad, unrated = '{"id": "bad", "candidate": ""}', '{"id": "u", "candidate": "dog 0.5"}'
+    ratings.write_text("\n".join([*lines[:3], bad, *lines[3:], unrated]))
+    (tmp_path / "s.csv").write_text("\n".join(["m", *numbers[:3], "0.9", *numbers[3:], "0.1"]))
+    options = ("--metrics", "fake-plain", "--scores", tmp_path / "s.csv", "--on-error", "skip")
+    code, report = evaluate(ratings, tmp_path, *options)
+    assert code == 0
+    rows = rows_of(report)
+    assert rows["m"]["cells"] == rows["fake-plain"]["cells"]
+
+
 def test_data_without_ratings_is_refused(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
     path.write_text('{"candidate": "dog 1"}\n')

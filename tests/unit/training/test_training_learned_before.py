@@ -46,6 +46,7 @@ def test_what_the_encoder_s_training_held_out_is_not_counted(before):
 
 def test_a_split_beside_a_folder_that_its_run_did_not_write_excuses_nothing(before):
     assert before(["a.jsonl"], ["a.jsonl"], {"data": {}}, name="both") == ["a.jsonl"]
+    assert before(["c.jsonl"], ["a.jsonl"], {"data": {}}, name="both") == []  # which are not tested
 
 
 @pytest.mark.parametrize("report", [{"data": {"tested_before": ["a.jsonl"]}}, None, {"data": None}, []])

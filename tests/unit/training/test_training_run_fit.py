@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from suisei.errors import UnavailableError
 from suisei.training import processes
-from suisei.training.run_fit import fit
+from suisei.training.run_fit import LESS_MEMORY, fit
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234"
 NCCL = "NCCL error: remote process exited or there was a network error, NCCL version 2.27"
@@ -37,6 +38,20 @@ def test_other_errors_of_a_program_are_not_taken_for_it(monkeypatch):
     monkeypatch.setattr(processes, "world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="shapes"):
         fit(trainer_that_meets(RuntimeError("shapes differ"), first=True), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "out of memory"),
+        (torch.OutOfMemoryError("CUDA:\n none"), "CUDA: none"),
+        (RuntimeError("can't allocate memory: 9 bytes"), "can't allocate memory: 9 bytes"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line(error, said):
+    with pytest.raises(UnavailableError) as stopped:
+        fit(trainer_that_meets(error, first=True), None, None, None)
+    assert str(stopped.value) == f"training stopped: {said}; {LESS_MEMORY}"
 
 
 def test_ctrl_c_is_said_by_the_first_process_alone():
