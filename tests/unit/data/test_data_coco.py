@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from suisei.data.coco import read_references, read_results
+from suisei.data.coco import has_result_rows, read_references, read_results
 from suisei.errors import DataError
 
 CAPTIONS = {"7": ("a dog",), "12": ("犬が走る",)}
@@ -34,9 +34,13 @@ def save(path, content):
     ],
 )
 def test_forms_of_a_systems_captions(tmp_path, name, content, form):
-    found = read_results(save(tmp_path / name, content))
+    path = save(tmp_path / name, content)
+    found = read_results(path)
     assert found.captions == CAPTIONS
     assert not found.by_line
+    assert has_result_rows(path)
+    if not isinstance(content, str):
+        assert has_result_rows(save(path, json.dumps(content, indent=1)))
     assert form in found.describe()
     assert "2 images" in found.describe()
 
