@@ -29,7 +29,7 @@ class Halting(Metric):
     name = "halting"
     stop_at: str | None = None
 
-    def __init__(self, factor: float = 1.0) -> None:
+    def __init__(self, factor: float = 1.0, device: str = "auto") -> None:
         self.factor = factor
 
     def _score(self, samples, *, batch_size, progress):
@@ -187,6 +187,11 @@ def test_other_metrics_or_options_are_refused(tmp_path, rows, halting, capsys, c
     assert run(*again, *changed) == 2
     assert message in capsys.readouterr().err
     assert part_files(tmp_path) == before
+
+
+def test_another_device_goes_on(tmp_path, rows, halting):
+    assert run(*start(tmp_path, rows, halting), "--device", "cpu") == 0
+    assert sorted(part_files(tmp_path)) == ["o.jsonl"]
 
 
 def test_weights_from_changed_references_are_refused(tmp_path, rows, halting, capsys):
