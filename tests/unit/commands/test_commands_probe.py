@@ -107,6 +107,13 @@ def test_unrated_references_alone_will_do(rated, tmp_path):
     assert "references" not in content
 
 
+def test_captions_without_a_rating_keep_others_from_no_calibration(rated, tmp_path):
+    with rated.open("a") as stream:
+        stream.write('{"candidate": "a dog runs", "references": ["a dog"]}\n')
+    assert run("--metrics", "chrf", "--data", rated, *QUICK, "--json", tmp_path / "a.json") == 0
+    assert json.loads((tmp_path / "a.json").read_text())["calibration"]["sections"][0]["rows"]
+
+
 def test_rows_of_several_raters_are_one_caption_with_its_mean_rating(tmp_path):
     captions = {"a red dog runs": (5, 5, 4), "a big cat sits": (5, 2, 1)}  # one rater likes the second
     rows = [
