@@ -197,6 +197,19 @@ def test_text_in_figures_is_text_in_the_colours_of_the_page(result):
     assert "<style" not in svg
 
 
+@pytest.mark.parametrize("mark", ["\x07", "\u202e", "\ud800"])
+def test_what_acts_on_other_text_is_shown_as_unknown_in_figures(mark):
+    typical = {"before": 0.4, "after": 0.1, "original": "a dog", "changed": "a a dog"}
+    quantiles = dict.fromkeys(("0.05", "0.25", "0.5", "0.75", "0.95"), 0.1)
+    info = {"quantiles": quantiles, "examples": {"typical": typical}}
+    section = Section(f"s{mark}", (Row(f"m{mark}", {"lower": Cell(0.5)}, info=info),))
+    table = Table("Probe", {"lower": "scores lower"}, (section,))
+    figures = part_of(Result("t", {"degradations": table})).blocks[0].figures
+    drawn = [inline_svg(figure, "p") for figure in figures]
+    assert "m\ufffd" in drawn[0]
+    assert not any(mark in svg for svg in drawn)
+
+
 def test_what_is_rounded_to_nothing_has_no_sign():
     quantiles = dict.fromkeys(("0.05", "0.25", "0.5", "0.75", "0.95"), -0.0)
     typical = {"before": -0.4, "after": -0.0001, "original": "a dog", "changed": "a a dog"}
