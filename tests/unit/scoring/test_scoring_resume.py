@@ -189,6 +189,19 @@ def test_other_metrics_or_options_are_refused(tmp_path, rows, halting, capsys, c
     assert part_files(tmp_path) == before
 
 
+@pytest.mark.parametrize(("given", "sizes"), [([], [2, 2]), (["--window", "3"], [1, 3])])
+def test_rows_are_scored_together_as_before_unless_it_is_said(
+    tmp_path, rows, halting, given, sizes, monkeypatch
+):
+    again, seen, score = start(tmp_path, rows, halting, "--window", "2"), [], Halting._score
+    again = [each for each in again if each not in ("--window", 4, "2")]
+    monkeypatch.setattr(
+        Halting, "_score", lambda own, new, **more: seen.append(len(new)) or score(own, new, **more)
+    )
+    assert run(*again, *given) == 0
+    assert seen == sizes
+
+
 def test_another_device_goes_on(tmp_path, rows, halting):
     assert run(*start(tmp_path, rows, halting), "--device", "cpu") == 0
     assert sorted(part_files(tmp_path)) == ["o.jsonl"]
