@@ -78,6 +78,20 @@ def test_captions_of_one_image_come_together():
     assert gap > before.diagonal().mean() - before.mean() + 0.2
 
 
+def test_no_caption_is_drawn_to_itself(monkeypatch):
+    seen, contrast = [], CaptionPretraining.contrast
+
+    def noting(own, first, second):
+        seen.extend(zip(first, second, strict=True))
+        return contrast(own, first, second)
+
+    monkeypatch.setattr(CaptionPretraining, "contrast", noting)
+    settings = PretrainingConfig(epochs=4, batch_size=5)
+    pretrain(*make(), CaptionCorpus(GROUPS, [], []), settings)
+    assert len(seen) == 4 * len(GROUPS)
+    assert all(first != second for first, second in seen)
+
+
 def test_same_seed_same_weights_and_the_global_numbers_are_left_alone():
     results = []
     for seed in (1, 1, 2):
