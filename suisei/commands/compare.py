@@ -26,6 +26,7 @@ from suisei.commands.options import (
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given
+from suisei.data.sample import plain_name
 from suisei.data.spoken import language_notes
 from suisei.errors import ConfigError, DataError
 
@@ -183,7 +184,7 @@ def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str,
     """Return the two systems of the examples."""
     if options.examples_of is None:
         return names[0], names[1]
-    chosen = [name.strip() for name in options.examples_of.split(",")]
+    chosen = [plain_name(name) for name in options.examples_of.split(",")]
     unknown = [name for name in chosen if name not in names]
     if len(set(chosen)) != 2 or len(chosen) != 2 or unknown:
         raise ConfigError(f"--examples-of {options.examples_of}: give two of {', '.join(names)} as A,B")
@@ -203,7 +204,7 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
         raise DataError(f'--human takes JSON of {{"system": score}}: {error}') from None
     human = checked_human_scores(found, names, f"--human {path}")
     sides = {
-        "people's scores of no system here": [name for name in found if name not in human],
+        "people's scores of no system here": [name for name in found if plain_name(name) not in human],
         "systems without people's score": [name for name in names if name not in human],
     }
     return human, [f"--human: {what}: {', '.join(alone):.200}" for what, alone in sides.items() if alone]

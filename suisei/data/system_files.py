@@ -15,7 +15,7 @@ from suisei.data.file_rows import skipped_note
 from suisei.data.formats import UNRATED, NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import image_names
 from suisei.data.paths import Allowed
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample, language_of, plain_name, without_surrogates
 from suisei.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ class Reading:
 
 
 def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (name, path) of each system.
+    """Return (name, path) of each system; bytes of a file's name that are no UTF-8 are escapes in its own.
 
     Raises:
         ConfigError: a system without a name or a file, or two of one name.
@@ -68,9 +68,10 @@ def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
         if not equals or Path(text).exists():
             base = Path(text).name
             name, path = Path(base.removesuffix(".gz")).stem, text
-        if not name.strip() or not path:
+        name = without_surrogates(plain_name(name))
+        if not name or not path:
             raise ConfigError(f"system {text!r} must be FILE or NAME=FILE")
-        pairs.append((name.strip(), path))
+        pairs.append((name, path))
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
         raise ConfigError(f"two systems are called {twice[0]!r}; name them: A=FILE B=FILE")

@@ -14,7 +14,7 @@ from itertools import islice, permutations
 
 import numpy as np
 
-from suisei.data.sample import checked_number
+from suisei.data.sample import checked_number, plain_name
 from suisei.errors import DataError
 from suisei.metaeval.agreement import SYSTEM_DIGITS, usual_size
 from suisei.metaeval.correlation import CorrelationError, correlate
@@ -67,7 +67,9 @@ def checked_human_scores(found: Mapping[str, object], names: Sequence[str], wher
         number = checked_number(f"{where}: the score of {name!r:.60}", value)
         if not math.isfinite(number):
             raise DataError(f"{where}: the score of {name!r:.60} is {number:g}; leave the system out")
-        scores[name] = number
+        if plain_name(name) in scores:
+            raise DataError(f"{where}: {name!r:.60} has two scores, of names that look alike; keep one")
+        scores[plain_name(name)] = number
     known = {name: scores[name] for name in names if name in scores}
     if len(known) < 3:
         there = ", ".join(scores) or "none"

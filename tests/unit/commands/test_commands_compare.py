@@ -1,6 +1,7 @@
 """The compare command on small files, and on published outputs of captioning systems."""
 
 import json
+import unicodedata
 from functools import partial
 
 import pytest
@@ -284,6 +285,29 @@ def test_metrics_are_correlated_with_peoples_scores_of_the_systems(files, tmp_pa
     human.write_text("system,score\ngood,4\nbad,1\nmiddling,2\n")
     assert run(files["bad"], files["good"], third, *chosen) == 2
     assert '--human takes JSON of {"system": score}: ' in capsys.readouterr().err
+
+
+def test_systems_whose_names_look_alike_are_one_and_any_bytes_may_be_a_files_name(files, tmp_path, capsys):
+    sjis = "モデル".encode("cp932").decode("utf-8", "surrogateescape")  # unpacked on another machine
+    apart = [unicodedata.normalize("NFD", "ゴールド"), unicodedata.normalize("NFD", "ベース"), sjis]  # macOS
+    paths = [tmp_path / f"{name}.json" for name in apart]
+    for path, captions in zip(paths, (GOOD, BAD, {**BAD, "1": GOOD["1"]}), strict=True):
+        path.write_text(json.dumps(captions), encoding="utf-8")
+    human = tmp_path / "human.json"
+    escaped = r"\udc83\udc82\udc83f\udc83\udc8b"
+    human.write_text(json.dumps({"ゴールド": 4, "ベース": 1, escaped: 2}), encoding="utf-8")
+    outputs = ["--plot", tmp_path / "a.svg", "--save-scores", tmp_path / "a.csv"]
+    chosen = ["--references", files["refs"], "--metrics", "bleu-1", "--bootstrap", 9, "--human", human]
+    outputs += ["--json", tmp_path / "a.json", "--examples-of", "ゴールド,ベース"]
+    assert run(*paths, *chosen, *outputs) == 0
+    report = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert report["systems"] == ["ゴールド", "ベース", escaped]
+    assert report["human"]["sections"][0]["rows"][0]["cells"]["n"]["value"] == 3
+    assert not any("--human" in note for note in report["notes"])
+    assert f"bleu-1/{escaped}" in (tmp_path / "a.csv").read_text(encoding="utf-8")
+    human.write_text(json.dumps({"ゴールド": 4, apart[0]: 3, "ベース": 1, escaped: 2}), encoding="utf-8")
+    assert run(*paths, *chosen) == 2
+    assert "has two scores, of names that look alike; keep one" in capsys.readouterr().err
 
 
 def test_captions_in_another_language_than_their_references_are_said(files):
