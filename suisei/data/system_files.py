@@ -30,6 +30,7 @@ class SystemFile:
             where the file names no images.
         has_ids: whether it is a file of captions by image id.
         skipped: bad rows left out.
+        together: whether other systems are in the same file, which has each id once.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SystemFile:
     keys: Mapping[str, tuple[str, ...]]
     has_ids: bool = False
     skipped: int = 0
+    together: bool = False
 
     def image_names(self) -> list[Mapping[str, str | None]]:
         """Return what may name the image of each sample, by what it is."""
@@ -146,6 +148,6 @@ def split_systems(file: SystemFile, path: str) -> list[SystemFile]:
         raise ConfigError(f"{path}: all rows are of system {next(iter(parts))!r}; a comparison needs two")
     # Whose the skipped rows are is not known, so that any system may lack some.
     return [
-        SystemFile(name, tuple(samples), _keys(samples), skipped=file.skipped)
+        SystemFile(name, tuple(samples), _keys(samples), skipped=file.skipped, together=True)
         for name, samples in parts.items()
     ]

@@ -172,7 +172,7 @@ def _by_line(
     if gaps:
         raise DataError(
             f"{gaps[0]}: bad rows were skipped, and nothing names each row once and alike in all files, so "
-            "that rows cannot be joined; fix the rows, or give every row an id, the same in all files"
+            f"that rows cannot be joined; fix the rows, or {_with_ids(files)}"
         )
     counts = {file.name: len(file.samples) for file in files}
     if given is not None:
@@ -190,14 +190,18 @@ def _by_line(
     keys = [tuple(str(line) for line in range(1, number + 1))] * len(files)
     conflict = _conflict(files, keys, copies=False)
     if conflict:
-        raise DataError(
-            f"row {conflict}, so that rows cannot be joined line by line; give every row an id, the same in "
-            "all files"
-        )
+        raise DataError(f"row {conflict}, so that rows cannot be joined line by line; {_with_ids(files)}")
     notes.append(
         f"joined line by line: row n of every file is taken for the same image ({counted(number, 'row')})"
     )
     return keys
+
+
+def _with_ids(files: Sequence[SystemFile]) -> str:
+    """Return how rows can be told to belong together whose images do not say so."""
+    if any(file.together for file in files):
+        return "give a file per system, whose rows have an id each, the same in all files"
+    return "give every row an id of its own that is the same in all files"
 
 
 def _refuse_repeated(files: Sequence[SystemFile]) -> None:
@@ -213,8 +217,8 @@ def _refuse_repeated(files: Sequence[SystemFile]) -> None:
             spoken = f" ({' and '.join(languages)})" if len(set(languages)) > 1 else ""
             raise DataError(
                 f"{file.name}: rows {row} and {number} are both of image {image!r}{spoken}, so that its "
-                "name does not join them; keep one caption of each, compare each language by itself, or give "
-                "every row an id of its own that is the same in all files"
+                f"name does not join them; keep one caption of each, compare each language by itself, or "
+                f"{_with_ids(files)}"
             )
 
 

@@ -101,7 +101,13 @@ def read_systems(files: Sequence[str], how: Reading, *, alone: bool = False) -> 
         DataError: an unusable file or row.
     """
     named = named_files(files)
-    found = [read_system(name, path, how) for name, path in named]
+    try:
+        found = [read_system(name, path, how) for name, path in named]
+    except DataError as error:
+        if alone or len(named) > 1:
+            raise
+        image_named = "where it names the image, alike for all systems: --column group=id"
+        raise DataError(str(error).replace("to do without: --column id=", image_named)) from None
     several = [len({sample.system for sample in file.samples} - {None}) > 1 for file in found]
     if len(found) == 1:
         return found if alone and not several[0] else split_systems(found[0], named[0][1])

@@ -55,24 +55,6 @@ def test_rows_bring_their_own_references(save):
     assert any("rows are not used" in note for note in replaced.notes)
 
 
-def test_one_file_names_its_systems(save):
-    rows = [
-        {"id": f"{system}{image}", "candidate": f"{system} {image}", "system": system, "group": str(image)}
-        for system in "ab"
-        for image in range(3)
-    ]
-    systems = load_systems([save("all.jsonl", rows)])
-    assert captions(systems) == {"a": ["a 0", "a 1", "a 2"], "b": ["b 0", "b 1", "b 2"]}
-    assert any("no image has references" in note for note in systems.notes)
-    assert "systems are joined by group" in systems.notes
-    with pytest.raises(ConfigError, match=r"1 of its 6 rows name no system"):
-        load_systems([save("gap.jsonl", [*rows[:-1], {"id": "z", "candidate": "z"}])])
-    with pytest.raises(ConfigError, match="all rows are of system 'a'"):
-        load_systems([save("one.jsonl", rows[:3])])
-    with pytest.raises(DataError, match="name several systems; give it alone"):
-        load_systems([save("all.jsonl", rows), save("b.jsonl", rows[:3])])
-
-
 def test_text_is_joined_line_by_line_and_says_so(save):
     files = [save("a.txt", "x\ny\n"), save("b.txt", "v\nw\n")]
     systems = load_systems(files, references=[save("1.txt", "r\ns\n"), save("2.txt", "t\n\n")])
@@ -168,14 +150,6 @@ def test_files_that_lack_different_images_are_not_joined_line_by_line(save, form
     assert len(load_systems([file("a", 1, 2, 3), file("c", 1, 2, 4)], references=references).images) == 3
 
 
-def test_rows_that_were_skipped_in_a_file_of_all_systems_keep_them_from_being_joined(save):
-    def rows(system, *captions):
-        return [{"candidate": text, "references": ["r"], "system": system} for text in captions]
-
-    with pytest.raises(DataError, match="rows were skipped"):
-        load_systems([save("all.jsonl", rows("a", "", "x", "y") + rows("b", "x", "y", ""))], on_error="skip")
-
-
 @pytest.mark.parametrize("field", ["image", "image_id"])
 def test_rows_that_name_other_images_are_not_joined_line_by_line(save, tmp_path, field):
     for name in ("a.png", "b.png"):
@@ -254,15 +228,6 @@ def test_captions_by_image_are_not_joined_by_line_with_rows_that_name_images_oth
     rows = [{"image": f"{number}.png", "candidate": "b", "references": ["r"]} for number in (1, 2)]
     with pytest.raises(DataError, match=r"a is a file of captions by image, such as '1', .*such as '1.png'"):
         load_systems([a, save("b.jsonl", rows)])
-
-
-def test_a_file_of_rows_by_image_id_may_hold_all_systems(save):
-    rows = [
-        {"image_id": n, "caption": f"{s} {n}", "system": s, "language": "ja"} for s in "ab" for n in (1, 2)
-    ]
-    systems = load_systems([save("all.jsonl", rows)])
-    assert captions(systems) == {"a": ["a 1", "a 2"], "b": ["b 1", "b 2"]}
-    assert {sample.language for sample in systems.samples["a"]} == {"ja"}
 
 
 def test_file_names_are_found_in_annotations_and_in_the_folder(save, tmp_path):
