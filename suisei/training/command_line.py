@@ -6,11 +6,13 @@ to read such a setting is closed off, and the settings of the trainer that take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import Path as SettingsFile
 from jsonargparse import get_loader, set_loader, set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
@@ -34,6 +36,27 @@ _read_yaml = get_loader("yaml")
 def _read_limited(text: str) -> Any:
     """Read YAML for the parser, which opens what a config or an option names as a file of more settings."""
     return load_limited(text, "a setting, or the file that it names", _read_yaml)
+
+
+@contextmanager
+def _files_in_utf8() -> Iterator[None]:
+    """Have the parser read every file of settings as UTF-8, which it reads as the locale has it."""
+    own = SettingsFile.read_text
+
+    def read_text(self: SettingsFile) -> str:
+        path = Path(self.absolute)
+        if not path.is_file():  # standard input
+            return str(own(self))
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self}: not a text file in UTF-8; give a YAML file") from None
+
+    SettingsFile.read_text = read_text
+    try:
+        yield
+    finally:
+        SettingsFile.read_text = own
 
 
 class RunCLI(LightningCLI):
@@ -81,7 +104,8 @@ class RunCLI(LightningCLI):
         """Parse, then check what is of the run and of the trainer; model and data check their own."""
         for path in named_configs(args):
             read_config(path)
-        super().parse_arguments(parser, args)
+        with _files_in_utf8():
+            super().parse_arguments(parser, args)
         config = self.config
         for name in ("model", "data", "trainer"):
             if config.get(name) is None:

@@ -3,10 +3,13 @@
 import errno
 import itertools
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 import torch
+import yaml
 
 from suisei.__main__ import main
 from suisei.commands import train as train_module
@@ -93,6 +96,21 @@ def test_a_file_that_a_setting_names_has_the_limits_of_a_config(named, tmp_path,
         with pytest.raises(ConfigError, match=message) as error:
             train_module.make_cli(arguments)
         assert "\n" not in str(error.value)
+
+
+def test_files_of_settings_are_utf_8_whatever_the_locale_is(tmp_path):
+    config, nested = tmp_path / "config.yaml", tmp_path / "nested.yaml"
+    config.write_text("data: {train: 評価.csv}\n", encoding="utf-8")
+    nested.write_text("image: null  # モデル\n", encoding="utf-8")
+    arguments = [f"--config={config}", f"--model={nested}", "--print_config"]
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    command = [sys.executable, "-m", "suisei", "train", *arguments]
+    ran = subprocess.run(command, env=os.environ | plain, capture_output=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert yaml.safe_load(ran.stdout.decode())["data"]["train"] == "評価.csv"
+    nested.write_bytes("image: null  # モデル\n".encode("cp932"))
+    with pytest.raises(ConfigError, match=r"nested\.yaml: not a text file in UTF-8; give a YAML file"):
+        train_module.make_cli(arguments)
 
 
 @pytest.mark.parametrize("place", ["callbacks", "logger", "plugins", "strategy", "profiler"])
