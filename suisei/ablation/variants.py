@@ -109,8 +109,8 @@ def parse_variant(text: str) -> Variant:
     name, colon, rest = text.partition(":")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise ConfigError(
-            f"--variant {text!r}: the name must be of letters, digits, '.', '_', '+' and '-', and begin with "
-            "a letter or digit"
+            f"--variant {text!r}: the name must be of letters from a to z, digits, '.', '_', '+' and '-', "
+            "and begin with a letter or digit"
         )
     if (known := name.lower()) in (FULL, *BUILT_IN):  # one folder, on a disk that ignores case
         raise ConfigError(f"--variant {text!r}: there is {known!r} already; give it another name")

@@ -13,6 +13,7 @@ _SETTINGS = (
     ("--images DIR", "--data.images DIR"),
     ("--on-error", "--data.on_error"),
     (r"--column image=(?!\S)", "call the column 'group', by which the data are split, in the file"),
+    (r"--column \w+=\)", "rename the column)"),
     (r"--column \w+=\S*", "rename the column"),
     ("pass --any-path", "set SUISEI_ANY_PATH=1"),
 )

@@ -182,6 +182,11 @@ def test_refused_variants(text):
         parse_variant(text)
 
 
+def test_letters_of_a_variants_name_are_ascii_and_said_to_be():
+    with pytest.raises(ConfigError, match="must be of letters from a to z, digits"):
+        parse_variant("幅:x=1")
+
+
 @pytest.mark.parametrize(
     ("name", "why"), [("wide", "two have that name"), ("Wide", "it differs from 'wide' in case alone")]
 )

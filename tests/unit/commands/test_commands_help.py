@@ -166,6 +166,7 @@ def test_the_help_of_training_names_settings_that_there_are(capsys):
         ("say which: --column candidate=caption", "say which: rename the column"),
         ("do without: --column image=", "call the column 'group', by which the data are split, in the file"),
         ("say which: --column image=file", "say which: rename the column"),
+        ("(to do without: --column id=) (line 3)", "(to do without: rename the column) (line 3)"),
         ("(--on-error skip leaves bad rows out)", "(--data.on_error skip leaves bad rows out)"),
     ],
 )
