@@ -76,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = fitted_table(title, "Model", scores, samples, note)
     content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
     lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
+    idle = {"0.000": "second", "1.000": "first"}.get(f"{weighing.share:.3f}")
+    if idle:
+        lines.append(f"so the {idle} decides nothing of captions in {' and '.join(options.languages)}")
     if shared:
         read = "encoder, idf table and extra inputs"
         lines.append(f"the second reads with the first's {read}: its network alone is stored")

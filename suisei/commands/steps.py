@@ -87,9 +87,12 @@ def told_when_interrupted(
         yield
     except KeyboardInterrupt:
         kept = f"scores are in {options.keep}, and the same command goes on from them"
-        lost = "their scores are lost; with --keep DIR they would have been kept"
-        count = "" if done is None else f"{len(done)} of {total} metrics are done; "
-        raise KeyboardInterrupt(f"{count}{kept if options.keep else lost}") from None
+        lost = "scores are lost; with --keep DIR they would have been kept"
+        if done is None:
+            raise KeyboardInterrupt(kept if options.keep else f"the {lost}") from None
+        raise KeyboardInterrupt(
+            f"{len(done)} of {total} metrics are done; {kept if options.keep else f'their {lost}'}"
+        ) from None
 
 
 def explainer(plan: MetricPlan, samples: Sequence[CaptionSample] = ()) -> Explain:

@@ -105,6 +105,14 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
 
+@pytest.mark.parametrize(("share", "idle"), [("1", "first"), ("0", "second"), ("0.5", None)])
+def test_a_model_that_decides_nothing_is_said_to(run, capsys, share, idle):
+    assert run("both", "--share", share, "--languages", "en") == 0
+    shown = capsys.readouterr().out
+    assert ("decides nothing" in shown) == bool(idle)
+    assert not idle or f"so the {idle} decides nothing of captions in en" in shown
+
+
 def test_a_share_may_be_given(run, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert run("both", "--share", "0.25", "--json", str(report)) == 0

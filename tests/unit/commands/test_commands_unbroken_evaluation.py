@@ -85,7 +85,7 @@ def test_probes_go_on_from_what_is_kept(data, acting, monkeypatch, capsys, at):
     acting.act = staticmethod(interrupt)
     capsys.readouterr()
     assert run(probe.main, *arguments) == 130
-    lost = "interrupted; their scores are lost; with --keep DIR they would have been kept"
+    lost = "interrupted; the scores are lost; with --keep DIR they would have been kept"
     assert lost in capsys.readouterr().err
     assert run(probe.main, *arguments, *keep) == 130
     kept = f"interrupted; scores are in {data.parent / 'kept'}, and the same command goes on from them"
