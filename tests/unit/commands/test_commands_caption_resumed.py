@@ -116,9 +116,15 @@ def test_a_part_file_that_breaks_off_early_loses_what_comes_after(
     lines = part.read_bytes().splitlines(keepends=True)
     assert len(lines) == 3
     part.write_bytes(b"".join(lines[:whole_lines]) + lines[whole_lines][:20])
+    with monkeypatch.context() as patch:
+        counting(patch, stop_at=2)
+        with pytest.raises(KeyboardInterrupt):
+            run("captions.jsonl", "--resume")
+    known = max(0, whole_lines - 1) + 1
+    assert [json.loads(line).get("batch") for line in part.read_bytes().splitlines()] == [None, *range(known)]
     seen = counting(monkeypatch)
     run("captions.jsonl", "--resume")
-    assert len(seen) == 4 - max(0, whole_lines - 1)
+    assert len(seen) == 4 - known
     assert (tmp_path / "captions.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
@@ -197,6 +203,21 @@ def test_an_image_that_was_damaged_and_is_mended_is_captioned_with_its_batch(
     assert sorted(seen) == [1, 2, 2]  # c and d again, and the last three
     run("whole.jsonl")
     assert (tmp_path / "captions.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert all("candidate" in row for row in rows_of(tmp_path / "captions.jsonl"))
+
+
+def test_an_image_that_can_be_read_by_now_is_captioned_though_its_size_and_time_are_as_they_were(
+    run, cut_off, images, tmp_path, monkeypatch
+):
+    content = (images / "a.png").read_bytes()
+    for written in (bytes(len(content)), content):
+        (images / "c.png").write_bytes(written)
+        os.utime(images / "c.png", ns=(1, 1))
+        if written != content:
+            cut_off()
+    seen = counting(monkeypatch)
+    run("captions.jsonl", "--resume")
+    assert sorted(seen) == [1, 2, 2]
     assert all("candidate" in row for row in rows_of(tmp_path / "captions.jsonl"))
 
 
