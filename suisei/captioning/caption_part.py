@@ -161,10 +161,10 @@ class CaptionPart:
         number, states, written = (record.get(name) for name in ("batch", "images", "written"))
         if not (isinstance(number, int) and isinstance(states, list) and isinstance(written, list)):
             return False
-        if not all(map(_is_outcome, written)):
+        if len(states) != len(written) or not all(map(_is_outcome, written)):
             return False
         images = self._batches[number] if 0 <= number < len(self._batches) else []
-        if len(images) != len(states) or len(images) != len(written):
+        if len(images) != len(states):
             raise self._changed(
                 f"batch {number + 1} of the images has {len(images)}, in the part file {len(states)}"
             )
@@ -176,9 +176,7 @@ class CaptionPart:
             if not problem and not same:
                 raise self._changed(f"{image} is not what was captioned")
             again |= bool(problem) and not (same and _is_unreadable(image))
-        if again:
-            self._lines.pop(number, None)
-        else:
+        if not again:
             self._lines[number] = (self._end, length)
         return True
 

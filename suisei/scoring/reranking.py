@@ -95,7 +95,7 @@ def rerank(
     fitted = _fit(metric, images) if metric.needs_fit else ""
 
     def score(asked: Sequence[CaptionSample]) -> np.ndarray:
-        if keep is None or not asked:
+        if keep is None:
             return metric.score_each(asked, batch_size=batch_size)[0]
         signature = metric.signature + fitted
         return keep.score(metric, metric.name, signature, asked, batch_size=batch_size, progress=False)[0]
@@ -170,7 +170,7 @@ def _questions(own: Sequence[CaptionSample], by: str) -> Iterator[tuple[CaptionS
     if len(own) == 1:
         return
     counts = Counter(sample.candidate for sample in own)
-    different = {sample.candidate: sample for sample in reversed(own)}
+    different = {sample.candidate: sample for sample in own}
     for text, sample in different.items():
         if by == "itself":
             yield replace(sample, references=(), rating=None), 1

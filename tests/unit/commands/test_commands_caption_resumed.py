@@ -96,7 +96,18 @@ def test_a_part_file_is_gone_on_with_only_if_that_is_asked_for(run, cut_off):
     assert part.read_bytes() == left
 
 
-@pytest.mark.parametrize("rest", [b"", b'{"batch": 2, "imag', b'{"batch": 2}\n', b"\0\0\0\n", b"[]\n{}\n"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"", b'{"batch": 2, "imag', b'{"batch": 2}\n', b"\0\0\0\n", b"[]\n{}\n",
+        b'{"batch": 2, "images": [1, 2], "written": [[["a"], [0.5], ""]]}\n',
+        b'{"batch": 2, "images": [1], "written": [[[1], [0.5], ""]]}\n',
+        b'{"batch": 2, "images": [1], "written": [[["a"], ["b"], ""]]}\n',
+        b'{"batch": 2, "images": [1], "written": [[["a"], [0.5]]]}\n',
+        b'{"batch": 2, "images": [1], "written": [5]}\n',
+        b'{"batch": "2", "images": [], "written": []}\n',
+    ],
+)  # fmt: skip
 def test_what_a_killed_run_left_half_written_is_captioned_again(run, cut_off, tmp_path, monkeypatch, rest):
     run("whole.jsonl")
     part = cut_off()
@@ -145,6 +156,35 @@ def test_other_options_are_refused(run, cut_off, options, what):
     with pytest.raises(ConfigError, match=f"part was written with another {what}; give the same, or another"):
         run("captions.jsonl", "--resume", *options)
     assert part.read_bytes() == left
+
+
+def test_the_precision_that_was_computed_in_counts_and_not_what_it_was_called(run, cut_off, monkeypatch):
+    monkeypatch.setenv("SUISEI_PRECISION", "fp32")
+    cut_off()
+    monkeypatch.setenv("SUISEI_PRECISION", "bf16")
+    with pytest.raises(ConfigError, match="part was written with another precision"):
+        run("captions.jsonl", "--resume")
+    assert run("captions.jsonl", "--resume", "--precision", "fp32") == 0
+
+
+def test_batches_draw_by_themselves(run, images, tmp_path):
+    for name in ("b", "c", "d", "e1", "e2"):
+        (images / f"{name}.png").unlink()
+    run("captions.jsonl", "--method", "sample", "--samples", 4, "--batch-size", 1)
+    first, second = (
+        [row["candidate"] for row in rows_of(tmp_path / "captions.jsonl") if row["id"].startswith(name)]
+        for name in ("a", "e0")  # the same picture
+    )
+    assert len(first) == len(second) == 4
+    assert first != second
+
+
+def test_images_that_never_were_there_have_their_rows(folder, images, tmp_path):
+    listed = tmp_path / "listed.txt"
+    listed.write_text("a.png\nabsent.png\nb.png\n")
+    arguments = ("--model", folder, "--input", listed, "--images", images, "--batch-size", BATCH)
+    assert main([*map(str, (*arguments, "--output", tmp_path / "captions.jsonl"))]) == 0
+    assert ["error" in row for row in rows_of(tmp_path / "captions.jsonl")] == [False, True, False]
 
 
 def test_another_captioner_is_refused_and_the_same_elsewhere_is_not(run, cut_off, folder, tmp_path):

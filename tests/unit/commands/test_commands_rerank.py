@@ -51,10 +51,10 @@ def test_a_row_per_image_under_its_own_id_as_it_was(rows, tmp_path, capsys):
 
 
 def test_ids_that_are_not_those_of_samples_stay(tmp_path):
-    names = ["a#1", "b#1", "c#x", "c#y"]
+    names = ["a#1", "b#1", "c#x", "c#y", "d#1"]
     rows = [
         {"id": name, "group": group, "candidate": text}
-        for name, group, text in zip(names, "iijj", ["a dog", "a dog runs", "x", "x"], strict=True)
+        for name, group, text in zip(names, "iijjk", ["a dog", "a dog runs", "x", "x", "y"], strict=True)
     ]
     run(write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "best.jsonl", "--metrics", "chrf")
     assert {row["id"] for row in read_rows(tmp_path / "best.jsonl")} <= set(names)

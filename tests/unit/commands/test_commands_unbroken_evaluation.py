@@ -3,7 +3,7 @@
 import pytest
 
 from suisei.commands import compare, evaluate, probe
-from suisei.scoring import kept_scores
+from suisei.metrics.base import Metric
 from tests.unit.commands.acting import EVALUATING, interrupt, rated_rows, registered
 from tests.unit.runs import read_rows, run, write_rows
 
@@ -111,16 +111,18 @@ def test_what_probes_keep_is_never_scored_again(data, monkeypatch):
     assert b'"curves"' in whole
     assert run(probe.main, *arguments, *keep) == 0
 
-    def never(*_):
+    def never(*_, **__):
         raise AssertionError("scored again")
 
-    monkeypatch.setattr(kept_scores, "_score_block", never)
+    monkeypatch.setattr(Metric, "score_each", never)
     assert run(probe.main, *arguments, *keep) == 0
     assert (data.parent / "p.json").read_bytes() == whole
 
 
-def test_an_image_that_goes_away_stops_probes_that_keep_scores(data, acting, capsys):
-    image, away = data.parent / "images" / "9.png", data.parent / "away.png"
+@pytest.mark.parametrize(("at", "number"), [("a dog 9", 9), ("no dog 11", 11)])
+def test_an_image_that_goes_away_stops_probes_that_keep_scores(data, acting, capsys, monkeypatch, at, number):
+    image, away = data.parent / "images" / f"{number}.png", data.parent / "away.png"
+    monkeypatch.setattr(acting, "at", at)
     arguments = [
         "--data",
         data,
