@@ -198,7 +198,9 @@ def _tell(console: Console, choices: Sequence[Choice], signature: str, options: 
     alone = sum(choice.captions == 1 for choice in choices)
     if alone:
         say(console, f"{counted(alone, 'image')} with one caption, which was taken", "yellow")
-    lost = len(choices) - len(several) - alone
+    lost = [choice for choice in choices if math.isnan(choice.score) and choice.captions > 1]
     if lost:
-        say(console, f"{counted(lost, 'image')} whose captions got no score; the first was taken", "yellow")
+        first = lost[0].sample
+        text = f"{counted(len(lost), 'image')} whose captions got no score, so that the first was taken"
+        say(console, f"{text}, such as {first.id or first.image or first.group}", "yellow")
     say(console, f"signature: {signature}")

@@ -79,7 +79,7 @@ def rerank(
 
     Raises:
         ConfigError: the metric reads no references, and ``by`` is "others".
-        DataError: no image has several captions.
+        DataError: no image has several captions, or none of these gets a score.
         KeptError: scores cannot be kept.
     """
     if by == "others" and "references" not in metric.reads:
@@ -94,11 +94,18 @@ def rerank(
         )
     fitted = _fit(metric, images) if metric.needs_fit else ""
 
+    reasons: dict[str, None] = {}
+
     def score(asked: Sequence[CaptionSample]) -> np.ndarray:
         if keep is None:
-            return metric.score_each(asked, batch_size=batch_size)[0]
-        signature = metric.signature + fitted
-        return keep.score(metric, metric.name, signature, asked, batch_size=batch_size, progress=False)[0]
+            scores, refused = metric.score_each(asked, batch_size=batch_size)
+        else:
+            signature = metric.signature + fitted
+            scores, refused, _ = keep.score(
+                metric, metric.name, signature, asked, batch_size=batch_size, progress=False
+            )
+        reasons.update(dict.fromkeys([*metric.missing(asked).values(), *map(str, refused.values())]))
+        return scores
 
     sign = 1.0 if metric.higher_is_better else -1.0
     choices = []
@@ -107,6 +114,8 @@ def rerank(
             scores = _scores(score, block, by)
             choices += [_chosen(own, found, sign) for own, found in zip(block, scores, strict=True)]
             advance(len(block))
+    if all(math.isnan(choice.score) for choice in choices):
+        raise DataError(f"{metric.name} gave no caption a score: {next(iter(reasons), 'none is a number')}")
     return choices, fitted
 
 

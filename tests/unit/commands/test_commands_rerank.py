@@ -3,10 +3,14 @@
 import csv
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from suisei.commands.rerank import main
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import REGISTRY, Entry
 from suisei.scoring import reranking
 from tests.unit.runs import read_rows, write_rows
 
@@ -24,7 +28,7 @@ ROWS = [
 @pytest.fixture
 def rows(tmp_path):
     for image in ("0007", "0008", "0009"):
-        (tmp_path / f"{image}.png").touch()
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{image}.png")
     return write_rows(tmp_path / "rows.jsonl", ROWS)
 
 
@@ -150,3 +154,46 @@ def test_a_run_that_was_interrupted_goes_on_from_what_is_kept(rows, tmp_path, ca
     assert run_command(main, keep) == 0
     assert len(calls) == 3
     assert (tmp_path / "best.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+class Seeing(Metric):
+    """Scores captions of one image alone."""
+
+    name = "seeing"
+    needs = frozenset({"image"})
+
+    def _score(self, samples, *, batch_size, progress):
+        return np.array([1.0 if "0009" in str(sample.image) else np.nan for sample in samples])
+
+
+class Blind(Seeing):
+    """Refuses everything."""
+
+    name = "blind"
+
+    def _score(self, samples, *, batch_size, progress):
+        raise DataError("the picture is damaged")
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    for made in (Seeing, Blind):
+        monkeypatch.setitem(REGISTRY, made.name, Entry(f"{__name__}:{made.__name__}", ("image",), "a fake"))
+
+
+def test_a_metric_that_can_score_nothing_writes_nothing(rows, fakes, tmp_path):
+    plain = write_rows(tmp_path / "plain.jsonl", [{"group": "a", "candidate": text} for text in ("x", "y")])
+    output = tmp_path / "best.jsonl"
+    with pytest.raises(DataError, match="seeing gave no caption a score: no image"):
+        run(plain, output, "--metrics", "seeing", "--by", "itself")
+    for options in ([], ["--keep", tmp_path / "kept"]):
+        with pytest.raises(DataError, match="blind gave no caption a score: the picture is damaged"):
+            run(rows, output, "--metrics", "blind", "--by", "itself", *options)
+    assert not output.exists()
+
+
+def test_an_image_whose_captions_have_no_score_is_named(rows, fakes, tmp_path, capsys):
+    assert run(rows, tmp_path / "best.jsonl", "--metrics", "seeing", "--by", "itself") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 image whose captions got no score, so that the first was taken, such as 0007.png#1" in said
+    assert "1.0000 of the chosen" in said
