@@ -42,23 +42,13 @@ class Written:
 
 
 def write_captions(
-    model: CaptionModel,
-    images: Sequence[Any],
-    decoding: Decoding,
-    *,
-    language: str | None = None,
-    batch_size: int = BATCH_SIZE,
-    seed: int = 0,
-    precision: str = "auto",
+    model: CaptionModel, images: Sequence[Any], decoding: Decoding, **how: Any
 ) -> Iterator[Written]:
     """Caption images in order; a broken one gives its problem and stops nothing.
 
-    For the arguments and errors see :func:`caption_batches`.
+    Arguments and errors are those of :func:`caption_batches`.
     """
-    batches = caption_batches(
-        model, images, decoding, language=language, batch_size=batch_size, seed=seed, precision=precision
-    )
-    for _, written in batches:
+    for _, written in caption_batches(model, images, decoding, **how):
         yield from written
 
 

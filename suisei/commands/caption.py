@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from suisei.commands.options import add_log_options, add_root_option
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import plain_suffix
 from suisei.data.outputs import given
+from suisei.data.part_files import is_complete, is_left, part_of
 from suisei.data.paths import is_stream
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError
@@ -56,6 +57,21 @@ Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or 
 or 130 for Ctrl-C."""
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A captioner, how it chooses captions, in which language, and the images."""
+
+    model: CaptionModel
+    decoding: Decoding
+    language: str
+    wanted: Sequence[Wanted]
+
+    @property
+    def images(self) -> list[Path]:
+        """Their files."""
+        return [image.image for image in self.wanted]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
@@ -67,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     log = [] if options.log_json == "-" else given(vars(options), "log_json")
     check_target(options.output, log, given(vars(options), "input"))
+    if not _streams(options):
+        is_left(part_of(Path(options.output)), resume=options.resume)  # refused before a captioner is loaded
     wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
     console = Console(stderr=True)
     if options.resume and _has_all(options, wanted):
@@ -85,7 +103,7 @@ def _has_all(options: argparse.Namespace, wanted: Sequence[Wanted]) -> bool:
         ConfigError: it has, before what the output is made of was changed.
     """
     from suisei.data.karpathy_parts import file_of
-    from suisei.data.part_files import check_newer, is_complete
+    from suisei.data.part_files import check_newer
 
     if not is_complete(options.output):
         return False
@@ -113,48 +131,42 @@ def _write(options: argparse.Namespace, wanted: Sequence[Wanted]) -> Counts:
     )
     model.check_length(decoding.max_length, "--max-length")
     language = model.language_or_own(options.language)
-    write = _stream if options.output == "-" or is_stream(options.output) else _write_file
-    return write(options, wanted, model, decoding, language)
+    work = _Work(model, decoding, language, wanted)
+    return (_stream if _streams(options) else _write_file)(options, work)
 
 
-def _stream(
-    options: argparse.Namespace,
-    wanted: Sequence[Wanted],
-    model: CaptionModel,
-    decoding: Decoding,
-    language: str,
-) -> Counts:
+def _streams(options: argparse.Namespace) -> bool:
+    """Say whether the output is written to as it comes."""
+    return options.output == "-" or is_stream(options.output)
+
+
+def _stream(options: argparse.Namespace, work: _Work) -> Counts:
     """Write captions to standard output, a pipe or a device as they come."""
     from suisei.captioning.caption_rows import write_rows
     from suisei.captioning.caption_writing import write_captions
     from suisei.progress import progress_bar
 
-    images = [image.image for image in wanted]
-    written = write_captions(model, images, decoding, language=language, **_settings(options))
+    written = write_captions(
+        work.model, work.images, work.decoding, language=work.language, **_settings(options)
+    )
     shown = not (options.output == "-" and sys.stdout.isatty())  # a bar would stand between the rows
     done = 0
     try:
-        with progress_bar("writing captions", len(wanted), shown=shown, unit="images") as advance:
+        with progress_bar("writing captions", len(work.wanted), shown=shown, unit="images") as advance:
 
             def advanced(count: int) -> None:
                 nonlocal done
                 advance(count)
                 done += count
 
-            return write_rows(options.output, wanted, written, decoding, language, advanced)
+            return write_rows(options.output, work.wanted, written, work.decoding, work.language, advanced)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"{counted(done, 'image')} done, and their rows are written; the same command starts anew"
         ) from None
 
 
-def _write_file(
-    options: argparse.Namespace,
-    wanted: Sequence[Wanted],
-    model: CaptionModel,
-    decoding: Decoding,
-    language: str,
-) -> Counts:
+def _write_file(options: argparse.Namespace, work: _Work) -> Counts:
     """Caption batch by batch into a part file, then write the output from it."""
     from suisei.captioning.caption_part import CaptionPart
     from suisei.captioning.caption_rows import write_rows
@@ -162,24 +174,24 @@ def _write_file(
     from suisei.progress import progress_bar
     from suisei.training.data_digest import model_digest
 
-    images, settings = [image.image for image in wanted], _settings(options)
+    settings = _settings(options)
     decides = {
         "captioner": model_digest([options.model]),
-        "decoding": asdict(decoding),
-        "language": language,
+        "decoding": asdict(work.decoding),
+        "language": work.language,
         **settings,
-        "precision": chosen_precision(model, options.precision),
+        "precision": chosen_precision(work.model, options.precision),
     }
-    part = CaptionPart(Path(options.output), decides, images, options.batch_size, resume=options.resume)
-    with part, progress_bar("writing captions", len(wanted), unit="images") as advance:
+    part = CaptionPart(Path(options.output), decides, work.images, options.batch_size, resume=options.resume)
+    with part, progress_bar("writing captions", len(work.wanted), unit="images") as advance:
         try:
             advance(part.images_done)
             for number, written in caption_batches(
-                model, images, decoding, language=language, done=part.done, **settings
+                work.model, work.images, work.decoding, language=work.language, done=part.done, **settings
             ):
                 part.add(number, written)
                 advance(len(written))
-            counts = write_rows(options.output, wanted, part.written(), decoding, language)
+            counts = write_rows(options.output, work.wanted, part.written(), work.decoding, work.language)
         except KeyboardInterrupt:
             done = part.images_done
             kept = f"done, in {part.part}; the same with --resume goes on" if done else "done"
@@ -279,7 +291,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--data names its images itself; leave --images and --input out")
     if not (options.data or options.input or options.images):
         raise ConfigError("nothing to caption: give --images FOLDER_OR_FILES, --input FILE or --data NAME")
-    if options.resume and (options.output == "-" or is_stream(options.output)):
+    if options.resume and _streams(options):
         raise ConfigError("--resume needs an --output file")
     if options.root and not options.data:
         raise ConfigError("--root belongs to --data; images of a file start at --images")
