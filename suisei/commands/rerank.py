@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.sample import CaptionSample
-    from suisei.scoring.reranking import Choice
+    from suisei.scoring.reranking import Choice, Reranked
 
 _COMMON = ("--input", "--images", "--output", "--by", "--model", "--metrics", "--on-error")
 _NUMBERED = re.compile(r"(.+)#\d+")
@@ -43,7 +43,8 @@ image (and language), as it was given, or, for a name that ends in .json, is a C
 
 Without --model and --metrics it chooses by the model that suisei.load() gives without a name.
 
-Exit status: 0, or 2 for a wrong option, unusable data or a metric that cannot score."""
+Exit status: 0, or 1 if the captions of an image got no score, so that the first was taken, or 2 for a wrong
+option, unusable data or a metric that cannot score."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,10 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with shared_encoders(), told_when_interrupted(options):
         metric = make_metric(plan)
         how = {"batch_size": options.batch_size, "progress": True, "keep": keeper(options)}
-        choices, fitted = rerank(metric, samples, by=options.by, **how)
-    _write(Path(options.output), _named(choices))
-    _tell(console, choices, f"{metric.signature}{fitted}", options)
-    return 0
+        found = rerank(metric, samples, by=options.by, **how)
+    _write(Path(options.output), _named(found.choices))
+    return _tell(console, found, f"{metric.signature}{found.fitted}", options)
 
 
 def _parser() -> CommandParser:
@@ -185,7 +185,9 @@ def _write(output: Path, chosen: Sequence[CaptionSample]) -> None:
         )
 
 
-def _tell(console: Console, choices: Sequence[Choice], signature: str, options: argparse.Namespace) -> None:
+def _tell(console: Console, found: Reranked, signature: str, options: argparse.Namespace) -> int:
+    """Say what was chosen, and what could not be; returns the exit status."""
+    choices = found.choices
     several = [choice for choice in choices if not math.isnan(choice.score)]
     count = sum(choice.captions for choice in choices)
     say(console, f"{counted(len(choices), 'image')}, {counted(count, 'caption')}: {options.output}")
@@ -203,4 +205,8 @@ def _tell(console: Console, choices: Sequence[Choice], signature: str, options: 
         first = lost[0].sample
         text = f"{counted(len(lost), 'image')} whose captions got no score, so that the first was taken"
         say(console, f"{text}, such as {first.id or first.image or first.group}", "yellow")
+    if found.lacking:
+        count, why = sum(found.lacking.values()), next(iter(found.lacking))
+        say(console, f"{counted(count, 'score')} could not be had, the first: {why}", "yellow")
     say(console, f"signature: {signature}")
+    return 1 if lost else 0

@@ -50,6 +50,21 @@ class Choice:
     ids: tuple[str | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """What was chosen.
+
+    Attributes:
+        choices: in the order in which their images first occur.
+        fitted: what the metric's signature says of its fit.
+        lacking: {why: how many scores there are not}.
+    """
+
+    choices: list[Choice]
+    fitted: str
+    lacking: Mapping[str, int]
+
+
 def rerank(
     metric: Metric,
     samples: Sequence[CaptionSample],
@@ -58,7 +73,7 @@ def rerank(
     batch_size: int = 64,
     progress: bool = False,
     keep: KeepsScores | None = None,
-) -> tuple[list[Choice], str]:
+) -> Reranked:
     """Choose a caption for every image, and for each language that its captions are in.
 
     Captions are of one image if their image is one file; where they name none, if they are of one group, or
@@ -74,8 +89,8 @@ def rerank(
         keep: where scores are kept as they come, and read from if they are there.
 
     Returns:
-        Choices in the order in which their images first occur, and what the metric's signature says of its
-        fit. Of captions that score the same the first is chosen.
+        The choices: of captions that score the same the first, of those without a score likewise. Expected
+        scores are means of the scores that there are.
 
     Raises:
         ConfigError: the metric reads no references, and ``by`` is "others".
@@ -94,7 +109,7 @@ def rerank(
         )
     fitted = _fit(metric, images) if metric.needs_fit else ""
 
-    reasons: dict[str, None] = {}
+    lacking = Counter[str]()
 
     def score(asked: Sequence[CaptionSample]) -> np.ndarray:
         if keep is None:
@@ -104,7 +119,7 @@ def rerank(
             scores, refused, _ = keep.score(
                 metric, metric.name, signature, asked, batch_size=batch_size, progress=False
             )
-        reasons.update(dict.fromkeys([*metric.missing(asked).values(), *map(str, refused.values())]))
+        lacking.update([*metric.missing(asked).values(), *map(str, refused.values())])
         return scores
 
     sign = 1.0 if metric.higher_is_better else -1.0
@@ -115,8 +130,8 @@ def rerank(
             choices += [_chosen(own, found, sign) for own, found in zip(block, scores, strict=True)]
             advance(len(block))
     if all(math.isnan(choice.score) for choice in choices):
-        raise DataError(f"{metric.name} gave no caption a score: {next(iter(reasons), 'none is a number')}")
-    return choices, fitted
+        raise DataError(f"{metric.name} gave no caption a score: {next(iter(lacking), 'none is a number')}")
+    return Reranked(choices, fitted, lacking)
 
 
 def _by_image(samples: Sequence[CaptionSample]) -> dict[tuple[str, str], list[CaptionSample]]:

@@ -193,7 +193,18 @@ def test_a_metric_that_can_score_nothing_writes_nothing(rows, fakes, tmp_path):
 
 
 def test_an_image_whose_captions_have_no_score_is_named(rows, fakes, tmp_path, capsys):
-    assert run(rows, tmp_path / "best.jsonl", "--metrics", "seeing", "--by", "itself") == 0
+    (tmp_path / "0008.png").unlink()
+    write_rows(
+        rows,
+        [*ROWS, {"id": "x", "group": "g", "candidate": "a"}, {"id": "y", "group": "g", "candidate": "b"}],
+    )
+    assert (
+        run(rows, tmp_path / "best.jsonl", "--metrics", "seeing", "--by", "itself", "--on-error", "skip") == 1
+    )
+    assert [row["candidate"] for row in read_rows(tmp_path / "best.jsonl")] == [
+        "a dog runs on grass", "犬が走る", "a",
+    ]  # fmt: skip
     said = " ".join(capsys.readouterr().err.split())
-    assert "1 image whose captions got no score, so that the first was taken, such as 0007.png#1" in said
+    assert "2 images whose captions got no score, so that the first was taken, such as 0007.png#1" in said
+    assert "2 scores could not be had, the first: no image" in said
     assert "1.0000 of the chosen" in said

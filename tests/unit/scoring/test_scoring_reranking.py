@@ -52,11 +52,12 @@ def samples_of(captions=CAPTIONS, **fields):
 @pytest.mark.parametrize("block", [1, 10, 8192])
 def test_expected_scores_are_means_beside_each_of_the_others(monkeypatch, name, block):
     monkeypatch.setattr(reranking, "_BLOCK", block)
-    choices, fitted = rerank(get_metric(name), samples_of())
+    found = rerank(get_metric(name), samples_of())
+    choices = found.choices
     metric = get_metric(name)
     if metric.needs_fit:
         metric.fit([CaptionSample("x", texts, group=image) for image, texts in CAPTIONS.items()])
-        assert fitted == "|fit:references-of-4-samples"
+        assert found.fitted == "|fit:references-of-4-samples"
     for choice, (image, texts) in zip(choices, CAPTIONS.items(), strict=True):
         expected = [
             np.mean([metric.score([text], [[other]])[0] for at, other in enumerate(texts) if at != place])
@@ -75,7 +76,7 @@ def test_expected_scores_are_means_beside_each_of_the_others(monkeypatch, name, 
 def test_what_is_said_more_often_counts_more_and_is_asked_once():
     table = {("a", "b"): 0.2, ("a", "a"): 0.9, ("b", "a"): 0.3, ("b", "b"): 0.9}
     metric = Table(table)
-    (choice,), _ = rerank(metric, samples_of({"i": ["a", "b", "b", "a", "a"]}))
+    (choice,) = rerank(metric, samples_of({"i": ["a", "b", "b", "a", "a"]})).choices
     assert choice.score == pytest.approx((0.2 * 2 + 0.9 * 2) / 4)
     assert choice.sample.id == "i#1"
     assert choice.mean == pytest.approx((3 * 0.55 + 2 * (0.3 * 3 + 0.9) / 4) / 5)
@@ -84,13 +85,13 @@ def test_what_is_said_more_often_counts_more_and_is_asked_once():
 
 def test_of_a_distance_the_lowest_is_chosen():
     table = {("a", "b"): 3.0, ("b", "a"): 1.0}
-    assert rerank(Distance(table), samples_of({"i": ["a", "b"]}))[0][0].sample.candidate == "b"
-    assert rerank(Table(table), samples_of({"i": ["a", "b"]}))[0][0].sample.candidate == "a"
+    assert rerank(Distance(table), samples_of({"i": ["a", "b"]})).choices[0].sample.candidate == "b"
+    assert rerank(Table(table), samples_of({"i": ["a", "b"]})).choices[0].sample.candidate == "a"
 
 
 def test_a_pair_without_a_score_costs_itself_alone():
     table = {("a", "b"): 0.4, ("b", "a"): 0.1, ("b", "c"): 0.2}
-    (choice, lost), _ = rerank(Table(table), samples_of({"i": ["c", "b", "a"], "j": ["p", "q"]}))
+    choice, lost = rerank(Table(table), samples_of({"i": ["c", "b", "a"], "j": ["p", "q"]})).choices
     assert (choice.sample.candidate, choice.score) == ("a", 0.4)
     assert choice.mean == pytest.approx((0.4 + 0.15) / 2)
     assert lost.sample.candidate == "p"
@@ -101,7 +102,7 @@ def test_a_pair_without_a_score_costs_itself_alone():
 def test_by_itself_a_caption_is_scored_without_references():
     metric = Table({("a",): 0.1, ("b",): 0.7, ("c",): 0.3})
     metric.needs = frozenset()
-    choices, _ = rerank(metric, samples_of({"i": ["a", "b", "b"], "j": ["c"]}), by="itself")
+    choices = rerank(metric, samples_of({"i": ["a", "b", "b"], "j": ["c"]}), by="itself").choices
     assert [choice.sample.candidate for choice in choices] == ["b", "c"]
     assert choices[0].mean == pytest.approx(0.5)
     assert sorted(metric.asked) == [("a",), ("b",)]
@@ -117,7 +118,7 @@ def test_rows_of_one_file_are_of_one_image_whatever_their_group(tmp_path, monkey
         CaptionSample("二匹の犬", image="one.png"),
         CaptionSample("一匹の犬", image="one.png"),
     ]
-    choices, _ = rerank(get_metric("unigram-f1"), rows)
+    choices = rerank(get_metric("unigram-f1"), rows).choices
     assert [choice.captions for choice in choices] == [2, 1, 2]
     assert [choice.sample.candidate for choice in choices[1:]] == ["c d", "二匹の犬"]
 
