@@ -21,7 +21,7 @@ from suisei.data.outputs import given
 from suisei.data.part_files import is_complete, is_left, part_of
 from suisei.data.paths import is_stream
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,7 +191,10 @@ def _write_file(options: argparse.Namespace, work: _Work) -> Counts:
             ):
                 part.add(number, written)
                 advance(len(written))
-            counts = write_rows(options.output, work.wanted, part.written(), work.decoding, work.language)
+            try:
+                counts = write_rows(options.output, work.wanted, part.written(), work.decoding, work.language)
+            except DataError as error:
+                raise DataError(f"{error}; captions are in {part.part}, and --resume goes on") from None
         except KeyboardInterrupt:
             done = part.images_done
             kept = f"done, in {part.part}; the same with --resume goes on" if done else "done"

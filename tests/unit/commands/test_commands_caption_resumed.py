@@ -1,5 +1,6 @@
 """``suisei caption --resume``: what is captioned is kept, and a run that goes on ends as an unbroken one."""
 
+import errno
 import json
 import os
 
@@ -361,6 +362,29 @@ def test_a_full_disk_keeps_what_is_finished(run, tmp_path, monkeypatch):
     run("captions.jsonl", "--resume")
     assert seen == [1, 2, 1]
     assert (tmp_path / "captions.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_an_output_that_cannot_be_written_in_the_end_says_where_its_captions_are(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", _no_room_for_rows(json.dumps))
+        with pytest.raises(DataError, match=r"No space.*; captions are in .*part, and --resume"):
+            run("captions.jsonl")
+    assert not (tmp_path / "captions.jsonl").exists()
+    seen = counting(monkeypatch)
+    assert run("captions.jsonl", "--resume") == 0
+    assert not seen
+    assert len(rows_of(tmp_path / "captions.jsonl")) == 7
+
+
+def _no_room_for_rows(dumps):
+    """Return a ``json.dumps`` that fails for rows of an output and no line of a part file."""
+
+    def dumped(value, *args, **options):
+        if "candidate" in value:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return dumps(value, *args, **options)
+
+    return dumped
 
 
 def test_a_run_that_finished_no_batch_leaves_nothing(folder, images, tmp_path, capsys, monkeypatch):
