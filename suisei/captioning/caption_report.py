@@ -189,8 +189,8 @@ def text_figures(texts: Sequence[str], language: str | None = None) -> dict[str,
 
     Returns:
         ``tokens``, the mean of a caption; ``vocabulary``, how many different ones; ``distinct-1`` and
-        ``distinct-2``, the share of different n-grams in all captions together; ``captions``, the share of
-        captions that differ.
+        ``distinct-2``, the share of different n-grams in all captions together; ``different captions``, the
+        share of captions that differ.
     """
     tokens = get_tokenizer("auto").many([(text, language) for text in texts])
     return {

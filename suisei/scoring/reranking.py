@@ -171,9 +171,8 @@ def _scores(
 ) -> list[dict[str, float]]:
     """Return {text: score} of the captions of each image, by which one is chosen; NaN of an only one."""
     asked: list[CaptionSample] = []
-    shares: list[
-        tuple[dict[str, list[float]], str, int]
-    ] = []  # whose sum of scores, and how often one counts
+    # of each that is asked: the sums that its score goes into, the text there, and how often it counts
+    shares: list[tuple[dict[str, list[float]], str, int]] = []
     sums = [{sample.candidate: [0.0, 0.0] for sample in own} for own in images]
     for own, found in zip(images, sums, strict=True):
         for sample, weight in _questions(own, by):
