@@ -58,13 +58,13 @@ _BERTSCORE = (
 )
 
 _FLICKR8K_SOURCE = (
-    "Hessel et al. (EMNLP 2021), table 1; Sarto et al. (CVPR 2023), tables 1 and 2, with the further digits "
-    "of their repository; Wada et al. (CVPR 2024) for Polos"
+    "Hessel et al. (EMNLP 2021), table {}; Sarto et al. (CVPR 2023), table 1, with the further digits of "
+    "their repository; Wada et al. (CVPR 2024) for Polos"
 )
 
 PUBLISHED: dict[str, PublishedFigures] = {
     "flickr8k-expert": PublishedFigures(
-        source=_FLICKR8K_SOURCE,
+        source=_FLICKR8K_SOURCE.format(1),
         raters="rows",
         kinds=("tau-b", "tau-c"),
         scale=100,
@@ -97,7 +97,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         ),
     ),
     "flickr8k-cf": PublishedFigures(
-        source=_FLICKR8K_SOURCE,
+        source=_FLICKR8K_SOURCE.format(2),
         raters="mean",
         kinds=("tau-b", "tau-c"),
         scale=100,
@@ -126,7 +126,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         ),
     ),
     "composite": PublishedFigures(
-        source="Hessel et al. (EMNLP 2021), table 3; Sarto et al. (CVPR 2023), tables 1 and 2; Wada et al. "
+        source="Hessel et al. (EMNLP 2021), table 3; Sarto et al. (CVPR 2023), table 2; Wada et al. "
         "(CVPR 2024) for Polos; Lee et al. (ACL 2024) for FLEUR",
         raters="rows",
         kinds=("tau-b", "tau-c"),

@@ -109,6 +109,15 @@ def test_figures_of_text_metrics_and_of_those_that_are_not_here_are_known():
         assert any("which encoder" in note for note in PUBLISHED[name].differences)
 
 
+@pytest.mark.parametrize(
+    ("data", "hessel", "sarto"), [("flickr8k-expert", 1, 1), ("flickr8k-cf", 2, 1), ("composite", 3, 2)]
+)
+def test_sources_name_the_table_of_their_own_data(data, hessel, sarto):
+    source = PUBLISHED[data].source
+    assert f"Hessel et al. (EMNLP 2021), table {hessel}; Sarto et al. (CVPR 2023), table {sarto}" in source
+    assert "tables" not in source
+
+
 def test_backbones_have_all_figures_of_their_table():
     counts = {name: len(known.backbones) for name, known in PUBLISHED.items() if known.backbones}
     assert counts == dict.fromkeys(("flickr8k-expert", "flickr8k-cf", "pascal-50s", "foil"), 8)
