@@ -53,7 +53,8 @@ class PreparedTau:
     values: tau-b = (C - D) / sqrt((P - T_x)(P - T_y)) and tau-c = 2m(C - D) / ((W^2 - 2K)(m - 1)).
 
     A point and its copy are tied, in a resample and in no sample: counted among its pairs, they would make
-    tau-c of every resample too small, by about one in N. In tau-b, T_x and T_y leave them out.
+    tau-c of every resample too small, by about one in N. In tau-b, T_x and T_y leave them out. Where that
+    puts tau-c of a few points beyond 1 or -1, it is cut off there.
 
     Ratings take few values, and then C - D comes from a contingency table of x ranks by levels,
     O(N + ranks x levels). Otherwise D is counted bit by bit of the y ranks, O(N log N).

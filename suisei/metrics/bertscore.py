@@ -70,8 +70,8 @@ class BertScore(Metric):
 
     Precision averages, over the candidate's tokens, the highest cosine with a reference token;
     recall does so over the reference's tokens; the F1 is their harmonic mean. The range is [-1, 1],
-    before rescaling. Special tokens can be matched but weigh nothing. Of several references the best
-    counts.
+    before rescaling, but for the F1 of two of opposite signs, which has no limits. Special tokens can be
+    matched but weigh nothing. Of several references the best counts.
 
     Args:
         model: a Hugging Face encoder, or a folder with one.

@@ -46,7 +46,7 @@ OVERLONG = ("cut", "refuse")
 
 
 class VideoScore(DualMetric):
-    """The similarity of a caption and a video, in [-1, 1], with or without references.
+    """The similarity of a caption and a video, with or without references.
 
     The score of a caption and a video is the mean of a coarse and a fine part. Coarse: the inner
     product of the caption's end-of-text feature and the normalised mean of the normalised frame
@@ -54,7 +54,8 @@ class VideoScore(DualMetric):
     token's idf) and recall (the mean over frames of the highest cosine with a token). Tokens include the
     start and the end of text. A reference takes the place of the video token by token, and recall is
     then weighted by the reference's idf. With references the result is the mean of the score of the
-    video and the highest score of a reference.
+    video and the highest score of a reference. The range is [-1, 1], but where precision and recall have
+    opposite signs: their F1 has no limits.
 
     Highest cosines are taken over real tokens and frames alone. EMScore's program pads batches with
     zeros, so there a negative maximum becomes 0 where the caption happens to share its batch with a
