@@ -171,7 +171,7 @@ def _with_second(caption: Segmented, lowered: Sequence[str], start: int, stop: i
 
 
 def _does(caption: Segmented, lowered: Sequence[str], start: int, end: int) -> bool:
-    """Return whether English words say what is done, with a verb of no list: knocks over a lamp."""
+    """Return whether English words say what is done, with a verb of no list: knocks over a vase."""
     words = lowered[start : end + 1]
     if MORE_VERBS & {*words}:
         return True

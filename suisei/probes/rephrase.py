@@ -240,7 +240,7 @@ def _is_list(caption: Segmented, words: Sequence[str], start: int, stop: int) ->
 
 
 def _clause_follows(caption: Segmented, words: Sequence[str], start: int) -> bool:
-    """Return whether a verb of their own follows: a fountain and a boy in the background laughs."""
+    """Return whether a verb of their own follows: a maze and a nun in the background laughs."""
     said = zip(caption.words[start:], (word.lower() for word in words[start:]), strict=True)
     for each, word in said:
         if word in CLAUSE_WORDS:
@@ -272,7 +272,7 @@ def _place_first_ja(task: Task) -> str | None:
 
 
 def _counts_the_subject(words: Sequence[str], start: int, stop: int) -> bool:
-    """Return whether a quantity before another noun is of the subject: シマウマが3頭草を食べている."""
+    """Return whether a quantity before another noun is of the subject: ロバが3頭草を食べている."""
     said = words[start]
     counted = said.isdigit() or said in COUNTS_JA or said == "数"
     if counted and words[start + 1] in COUNTERS:

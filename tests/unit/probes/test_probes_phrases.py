@@ -13,18 +13,21 @@ from tests.unit.probes.changed import every
         ("a man , in a field , and a dog", {"a man , and a dog"}),
         ("A dog runs, with a ball.", {"A dog runs."}),
         ("A dog runs, with a ball near a lake.", {"A dog runs, near a lake.", "A dog runs, with a ball."}),
-        ("A boy in a red and white shirt is on a swing .", {"A boy is on a swing ."}),
+        ("A girl in a blue and yellow coat is on a sledge .", {"A girl is on a sledge ."}),
         ("a cat in a small, red and white box waits", {"a cat waits"}),
         ("a man in red and a woman", {"a man and a woman"}),
         ("big , brown dogs", {"big dogs"}),
         ("a red , white , and blue flag", {"a red , white flag"}),
         ("a man with a red , white , and blue flag", {"a man"}),
         ("a red and white hat", {"a red hat"}),
-        ("A man jumps off of a dock and into the water .", {"A man jumps off of a dock ."}),
-        ("A woman holds a baby and with three children and a man", {"A woman holds a baby and a man"}),
+        ("A seal slides off of a rock and into the waves .", {"A seal slides off of a rock ."}),
         (
-            "A girl in water , with goggles and a swimming cap .",
-            {"A girl , with goggles and a swimming cap ."},
+            "A clown holds a parrot and with four acrobats and a juggler",
+            {"A clown holds a parrot and a juggler"},
+        ),
+        (
+            "A diver in mud , with goggles and a rubber hood .",
+            {"A diver , with goggles and a rubber hood ."},
         ),
     ],
 )
@@ -40,12 +43,12 @@ def test_nothing_is_left_of_an_english_phrase_that_is_omitted(caption, among):
     [
         ("a cat peers from behind the tree", {"a cat peers"}),
         ("a dog runs outside in the grass", {"a dog runs outside"}),
-        ("a girl sits in front of a painted rainbow", {"a girl sits"}),
+        ("an owl sits in front of a painted moon", {"an owl sits"}),
         ("A dog runs through a snow covered field .", {"A dog runs ."}),
         ("A boy in his swim shorts smiles", {"A boy smiles"}),
         (
-            "A man in a tank top stands by a door .",
-            {"A man stands by a door .", "A man in a tank top stands ."},
+            "A nurse in a rain coat stands by a well .",
+            {"A nurse stands by a well .", "A nurse in a rain coat stands ."},
         ),
         ("A dog runs in a garden surrounded by a fence .", {"A dog runs ."}),
         ("a girl walks over a bridge covered in snow and surrounded by trees", set()),
@@ -55,7 +58,7 @@ def test_nothing_is_left_of_an_english_phrase_that_is_omitted(caption, among):
         ("A man jumps with his shoes on .", {"A man jumps ."}),
         ("a cat sits between a dog and a bird", set()),
         ("a man sits in a car between a bus and a truck", {"a man sits"}),
-        ("A climber in a blue jacket and black pants is here .", {"A climber is here ."}),
+        ("A sailor in a green scarf and white boots is here .", {"A sailor is here ."}),
         ("A woman in shorts and a white shirt is here .", {"A woman is here ."}),
         ("a man sits on a bench and a woman is here", {"a man sits and a woman is here"}),
         ("dogs stand in the grass and birds fly", {"dogs stand and birds fly"}),
@@ -69,15 +72,18 @@ def test_what_belongs_together_is_omitted_together(caption, expected):
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
-        ("Two women in costume ride bikes .", {"Two women ride bikes ."}),
+        ("Two men in uniform ride horses .", {"Two men ride horses ."}),
         ("The dog on the beach chased birds .", {"The dog chased birds ."}),
         (
-            "A surfer catches a wave in the ocean and tries to pull himself up .",
-            {"A surfer catches a wave and tries to pull himself up ."},
+            "A bear finds a tree in the valley and tries to pull himself up .",
+            {"A bear finds a tree and tries to pull himself up ."},
         ),
         (
-            "A baby stands on the side of a couch and knocks over a lamp .",
-            {"A baby stands and knocks over a lamp .", "A baby stands on the side of a couch and knocks ."},
+            "A monkey stands on the edge of a shelf and knocks over a vase .",
+            {
+                "A monkey stands and knocks over a vase .",
+                "A monkey stands on the edge of a shelf and knocks .",
+            },
         ),
         (
             "The two guys in jeans and winter hats hand out flyers .",
@@ -97,11 +103,11 @@ def test_what_is_done_is_not_omitted_with_a_phrase(caption, expected):
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
-        ("A man with a shaved head and something in his mouth is here .", "A man is here ."),
-        ("The girl with a yellow dress and sandals on is here .", "The girl is here ."),
-        ("A woman with paint on her face and mud on her body .", "A woman ."),
+        ("A clown with a painted nose and something in his hat is here .", "A clown is here ."),
+        ("The nun with a grey cloak and slippers on is here .", "The nun is here ."),
+        ("A nurse with flour on her nose and jam on her apron .", "A nurse ."),
         ("A dog runs with trees in the background .", "A dog runs ."),
-        ("A woman with a tattoo on her back walks away .", "A woman walks away ."),
+        ("A nurse with a parrot on her hat walks away .", "A nurse walks away ."),
         (
             "A dog runs through water with trees and branches around .",
             "A dog runs with trees and branches around .",
@@ -111,7 +117,7 @@ def test_what_is_done_is_not_omitted_with_a_phrase(caption, expected):
 def test_things_that_somebody_is_with_are_omitted_with_their_places(caption, expected):
     assert expected in every(caption, "omit", "en")
     assert not any(
-        text.startswith(("A man in his", "The girl on", "A woman on"))
+        text.startswith(("A clown in his", "The nun on", "A nurse on"))
         for text in every(caption, "omit", "en")
     )
 
@@ -119,8 +125,8 @@ def test_things_that_somebody_is_with_are_omitted_with_their_places(caption, exp
 @pytest.mark.parametrize(
     ("caption", "swallowed"),
     [
-        ("A dog with a toy in its mouth eyes the camera .", "A dog ."),
-        ("A man with mud on his clothes protects a ball from others .", "A man from others ."),
+        ("A fox with a stick in its mouth eyes the hunter .", "A fox ."),
+        ("A cook with flour on his sleeves protects a cake from others .", "A cook from others ."),
     ],
 )
 def test_what_somebody_does_is_not_omitted_with_the_place_of_a_thing(caption, swallowed):
@@ -135,12 +141,12 @@ def test_a_pair_without_end_is_omitted_as_far_as_it_goes():
 @pytest.mark.parametrize(
     "caption",
     [
-        "猫が机の上にある水を飲んでいます。",
+        "鳥が庭の隅にある実をついばんでいます。",
         "屋根に居る鳥が鳴く",
         "猫が庭にいた犬を見る",
         "海に面した一室が見える",
         "木々に沿ってバスが走る",
-        "空に向けて、女性が凧を上げている",
+        "海に向けて、子供が旗を振っている",
         "溝に合わせて人が進む",
     ],
 )
@@ -149,7 +155,7 @@ def test_what_a_japanese_verb_needs_is_not_omitted(caption):
 
 
 def test_there_is_may_stand_before_a_view_or_at_the_end():
-    assert every("電車が線路上にある風景です。", "omit", "ja") == {"電車がある風景です。"}
+    assert every("小屋が丘の上にある風景です。", "omit", "ja") == {"小屋がある風景です。"}
     assert every("猫が庭にいるところ", "omit", "ja") == {"猫がいるところ"}
     assert every("男性が、店の前にいる", "omit", "ja") == {"男性が、いる"}
 

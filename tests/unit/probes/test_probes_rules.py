@@ -197,12 +197,12 @@ def test_politeness(caption, expected):
         ("a boy stands in a red shirt", "order", "en", set()),
         ("男性が公園で走っている", "order", "ja", {"公園で男性が走っている"}),
         ("犬と猫が寝ている", "order", "ja", {"猫と犬が寝ている"}),
-        ("毛が黒くて赤い首輪をした犬がいる", "order", "ja", set()),  # the hair has no collar
+        ("羽が白くて青い帯をした鳩がいる", "order", "ja", set()),  # the feathers have no band
         ("赤い服を着た男性が公園で走る", "order", "ja", set()),  # the park would be where he dresses
-        ("シマウマが3頭草を食べている", "order", "ja", set()),  # three of them, not of grass
-        ("ドーナツがたくさん金属製のトレーに並んでいる", "order", "ja", set()),
+        ("ロバが3頭草を食べている", "order", "ja", set()),  # three of them, not of grass
+        ("みかんがたくさん竹製のかごに並んでいる", "order", "ja", set()),
         ("羊が2匹の犬を見ている", "order", "ja", {"2匹の犬を羊が見ている"}),
-        ("バナナが束になって置いてある", "order", "ja", set()),  # 束になる is one thing to do
+        ("薪が束になって積んである", "order", "ja", set()),  # 束になる is one thing to do
         ("猫が犬の横にいる", "synonym", "ja", {"猫が犬の隣にいる"}),
         ("猫が横になっている", "synonym", "ja", set()),  # it lies down
         ("列車が走っている", "synonym", "ja", {"電車が走っている"}),  # what runs on rails does not gallop
@@ -273,14 +273,14 @@ def test_marks_stand_where_they_stood(caption):
 @pytest.mark.parametrize(
     ("caption", "name", "language"),
     [
-        ("a man sits on a motorcycle and a woman is on the back", "order", "en"),
+        ("a boy sits on a camel and a girl is on the back", "order", "en"),
         ("a truck covered in graffiti", "order", "en"),
-        ("a man looking out a window at another cat", "order", "en"),
+        ("an owl looking out a tower at another owl", "order", "en"),
         ("a girl holding a flute and a boy sit", "order", "en"),
-        ("a girl in the middle of a fountain and a boy in the background laughs", "order", "en"),
+        ("a clown in the middle of a maze and a nun in the background laughs", "order", "en"),
         ("a girl holds a flute and a boy on her left is asleep", "order", "en"),
-        ("一面が緑の丘に、たくさんの牛がいます。", "order", "ja"),
-        ("男性が箱に入ったドーナツを持っている", "order", "ja"),
+        ("一面が雪の谷に、たくさんの鹿がいます。", "order", "ja"),
+        ("少年が瓶に入った虫を持っている", "order", "ja"),
         ("a man walks down the street", "relation", "en"),
         ("a cat lying down", "relation", "en"),
         ("a woman talking on a cell phone", "relation", "en"),
@@ -291,12 +291,12 @@ def test_what_would_say_something_else_or_nothing_is_left_alone(caption, name, l
 
 
 def test_a_phrase_that_others_hang_on_stays():
-    caption = "ネックレスをした女性のまわりに2匹の猫がいる"
-    assert "ネックレスをした2匹の猫がいる" not in every(caption, "omit", "ja")
+    caption = "腕輪をした少年のまわりに3羽の鳩がいる"
+    assert "腕輪をした3羽の鳩がいる" not in every(caption, "omit", "ja")
     assert not any(
-        "車道と黄色い" in str(text) for text in every("車道と歩道の間に黄色い消火栓がある", "omit", "ja")
+        "池と黄色い" in str(text) for text in every("池と小道の間に黄色い看板がある", "omit", "ja")
     )
-    assert every("車を持って砂浜に立っている", "omit", "ja") == {"車を持って立っている"}
+    assert every("傘を持って砂浜に立っている", "omit", "ja") == {"傘を持って立っている"}
 
 
 @pytest.mark.parametrize(
@@ -332,10 +332,10 @@ def test_do_and_have_are_denied_as_what_they_are(caption, expected):
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
-        ("A child wearing swim goggles .", "A child not wearing swim goggles ."),
+        ("A swimmer wearing swim goggles .", "A swimmer not wearing swim goggles ."),
         ("A girl wearing skates sliding", "A girl not wearing skates sliding"),
         ("A man in swim trunks digging", "A man in swim trunks not digging"),
-        ("A woman at an outdoor food stand .", "No woman at an outdoor food stand ."),
+        ("A man at a crowded food stand .", "No man at a crowded food stand ."),
         ("Girls on a swing ride .", "Girls on no swing ride ."),
         ("A red race car with a flag .", "A red race car without a flag ."),
         ("a hat and swim goggles", "no hat and swim goggles"),
