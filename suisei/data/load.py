@@ -95,13 +95,22 @@ def _checked_file(path: Path, root: Path | str | None, images: Path | str | None
                 f"{path} is a folder; give a file, or a benchmark's name and the folder as root"
             )
         raise ConfigError(_unknown(str(path)))
+    refuse_root(path, root)
+    if images is not None and not os.path.isdir(images):  # noqa: PTH112 - whatever the name is
+        raise DataError(f"{images}: no such folder of images or videos; leave it out if there are none")
+    return path
+
+
+def refuse_root(path: Path, root: Path | str | None) -> None:
+    """Make sure that no root is given with a file of rows, whose images start beside it or in their folder.
+
+    Raises:
+        ConfigError: one is.
+    """
     if root is not None:
         raise ConfigError(
             f"{path} is a file and takes no root; to say where its images are, pass their folder (--images)"
         )
-    if images is not None and not os.path.isdir(images):  # noqa: PTH112 - whatever the name is
-        raise DataError(f"{images}: no such folder of images or videos; leave it out if there are none")
-    return path
 
 
 def _unknown(name: str) -> str:

@@ -16,7 +16,7 @@ from suisei.data.formats import UNRATED, NamedColumns
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.lines import numbered_lines, utf8_lines
-from suisei.data.load import load_data
+from suisei.data.load import load_data, refuse_root
 from suisei.data.pairs import load_pairs
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import is_blank, refuse_surrogate
@@ -62,14 +62,14 @@ def read_sources(
             "dataset_coco.json:train+restval", or JSON lines with ``captions``), JSON lines with ``id`` and
             ``image``, ``caption`` or both, or rated data that ``load_data`` reads, whose references are
             taken, and the candidate where there are none.
-        root: where a named data set is.
+        root: where a named data set is, or the images of a Karpathy split.
         images: folder where relative image paths start, where it is not the file's own.
         columns: {field: the column that fills it}, of rated data in a file.
         references: files of references, of rated data in a file.
         allowed: what a file may name beside images in ``images`` or its own folder.
 
     Raises:
-        ConfigError: an unknown name or part.
+        ConfigError: an unknown name or part, or a root for rows in a file.
         DataError: unusable data. Whether an image can be read shows only when it is.
     """
     found = _read(name_or_file, root, images, columns, references, allowed)
@@ -89,12 +89,13 @@ def _read(
 ) -> list[Source]:
     path = Path(name_or_file)
     if plain_suffix(path) == ".jsonl" and not (columns or references):
+        refuse_root(path, root)
         keys = _telling_keys(path)
         if "caption" in keys or not keys:  # rows of an image alone are captioned too
             start = path.parent if images is None else images
             return list(_captioned(path, Root(start, path.parent, allowed=allowed)))
         if "captions" in keys:
-            pairs = load_pairs(name_or_file, root=images if images is not None else root, allowed=allowed)
+            pairs = load_pairs(name_or_file, root=images, allowed=allowed)
             return [
                 Source(
                     pair.image,

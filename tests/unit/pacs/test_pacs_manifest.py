@@ -326,6 +326,19 @@ def test_sources_come_from_every_kind_of_data(tmp_path):
     assert [source.captions for source in read_sources(str(tmp_path / "rated.jsonl"))] == [("one",), ("y",)]
 
 
+@pytest.mark.parametrize("captions", ['"caption": "one"', '"captions": ["one"]', '"candidate": "one"'])
+def test_paths_of_rows_in_a_file_start_beside_it_or_in_the_folder_of_images(tmp_path, captions):
+    for folder in ("photos", "root"):
+        (tmp_path / folder).mkdir()
+        picture().save(tmp_path / folder / "a.png")
+    name = str(tmp_path / "rows.jsonl")
+    (tmp_path / "rows.jsonl").write_text(f'{{"image": "a.png", {captions}}}\n')
+    [found] = read_sources(name, images=tmp_path / "photos")
+    assert (found.image, found.captions) == (tmp_path / "photos" / "a.png", ("one",))
+    with pytest.raises(ConfigError, match=r"rows.jsonl is a file and takes no root; .*\(--images\)"):
+        read_sources(name, root=tmp_path / "root")
+
+
 def test_sources_are_read_of_a_karpathy_split(tmp_path):
     (tmp_path / "images").mkdir()
     picture().save(tmp_path / "images" / "a.png")
