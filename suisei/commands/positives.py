@@ -231,15 +231,15 @@ def _check_recipe(writer: PositiveWriter, options: argparse.Namespace, *, loads:
         options: the command's.
         loads: whether the model is loaded next, and its version compared then.
     """
-    from suisei.encoders.text_to_image import model_identity
+    from suisei.encoders.text_to_image import known_revision
     from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR
 
     model = options.model or (CAPTIONER if options.kind == "captions" else ILLUSTRATOR)
     fields: dict[str, Any] = {"run_seed": options.seed, "model": model}
     if (folder := Path(model)).is_dir():
         fields["model"] = folder.resolve().name
-        if not loads:
-            fields["model"], fields["revision"] = model_identity(model, None, "")
+    if not loads and (revision := known_revision(model, options.revision)):
+        fields["revision"] = revision
     if options.kind == "images":
         settings = {"num_inference_steps": options.steps, "guidance_scale": options.guidance}
         settings |= {"height": options.size}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 INDEX = "model_index.json"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError)
 _CHECKED = (".safetensors", ".bin", ".json", ".txt", ".model")
 _LIBRARIES = ("diffusers", "transformers")
@@ -301,3 +303,22 @@ def model_identity(model: str, revision: str | None, index: str) -> tuple[str, s
 
     cached = try_to_load_from_cache(model, index, revision=revision)
     return model, Path(cached).parent.name if isinstance(cached, str) else revision or "unknown"
+
+
+def known_revision(model: str, revision: str | None) -> str | None:
+    """Return what says which version of a model is meant, as manifests have it, without asking the hub.
+
+    Args:
+        model: a model on the hub, or a folder.
+        revision: of the hub's model; None for the one that is the main one, which may change.
+
+    Returns:
+        None where it is not known, for a name of a version that is not in the cache.
+    """
+    if Path(model).is_dir():
+        return model_identity(model, None, INDEX)[1]
+    for index in ("config.json", INDEX) if revision is not None else ():
+        found = model_identity(model, revision, index)[1]
+        if _COMMIT.fullmatch(found):
+            return found
+    return None

@@ -53,6 +53,32 @@ def test_another_model_in_the_same_folder_is_refused(made, model):
         made("captions", CAPTIONS, "--model", str(model))
 
 
+@pytest.mark.parametrize("given", ["b" * 40, "v2"])
+def test_another_version_of_the_hubs_model_is_refused_where_nothing_is_left_to_do(
+    tmp_path, monkeypatch, given
+):
+    """A name of a version that is not in the cache may stand for any, and cannot be compared."""
+    versions = tmp_path / "hub" / "models--some--model"
+    for name, commit in (("v1", "a" * 40), ("v2", "b" * 40)):
+        (versions / "snapshots" / commit).mkdir(parents=True)
+        (versions / "snapshots" / commit / "config.json").write_text("{}")
+        (versions / "refs").mkdir(exist_ok=True)
+        (versions / "refs" / name).write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    Image.new("RGB", (8, 8)).save(tmp_path / "1.png")
+    (tmp_path / "data.jsonl").write_text(json.dumps({"image": "1.png"}) + "\n")
+    with PositiveWriter(tmp_path / "out", "captions") as writer:
+        writer.begin(Recipe("some/model", "a" * 40, 0, CAPTIONS))
+        writer.add_caption(content_key(tmp_path / "1.png"), "a cat")
+    start = ["captions", str(tmp_path / "data.jsonl"), "--model", "some/model", "--output"]
+    start += [str(tmp_path / "out")]
+    assert positives.main(start) == 0
+    for same in ("v1", "a" * 40, "elsewhere"):
+        assert positives.main([*start, "--revision", same]) == 0
+    with pytest.raises(ConfigError, match=r"was made with revision 'a{40}', this run has 'b{40}'"):
+        positives.main([*start, "--revision", given])
+
+
 @pytest.mark.parametrize(
     ("kind", "settings", "usual"), [("captions", CAPTIONS, CAPTIONER), ("images", IMAGES, ILLUSTRATOR)]
 )
