@@ -169,7 +169,7 @@ def _check(options: argparse.Namespace) -> None:
     from suisei.data.system_files import named_files
 
     inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]
-    check_report(options, inputs, folders=["keep"], sealed=["model"])
+    check_report(options, inputs, sealed=["model"])
 
 
 def _with_references(plans: Sequence[MetricPlan], systems: Systems) -> list[MetricPlan]:

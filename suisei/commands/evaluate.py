@@ -250,7 +250,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     files = [str(split_source(source)[0]) for source in options.scores]
     inputs = given({**vars(options), "scores": files}, "data", "scores", "references")
-    check_report(options, inputs, folders=["save_idf", "keep"], sealed=["model", "root"])
+    check_report(options, inputs, folders=["save_idf"], sealed=["model", "root"])
 
 
 def _labels(plans: Sequence[MetricPlan]) -> list[str]:

@@ -179,7 +179,7 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
     inputs = [*given(vars(options), "references"), ("--data", named_parts(options.data)[0])]
     inputs += [("--systems", path) for _, path in named_files(options.systems)]
-    check_report(options, inputs, folders=["plots", "keep"], sealed=["model", "root"])
+    check_report(options, inputs, folders=["plots"], sealed=["model", "root"])
 
 
 def _listed(names: str) -> list[str]:

@@ -208,6 +208,7 @@ def check_report(
         inputs,
         pictures=given(named, "plot"),
         folders=given(named, "figures", *folders),
+        kept=given(named, "keep"),
         sealed=given(named, *sealed),
     )
     for option, path in given(named, "plot"):

@@ -122,7 +122,7 @@ def _check(options: argparse.Namespace) -> None:
     check_outputs(
         outputs,
         given(vars(options), "input", "references"),
-        folders=given(vars(options), "keep"),
+        kept=given(vars(options), "keep"),
         sealed=models,
     )
 

@@ -28,6 +28,7 @@ def check_outputs(
     *,
     pictures: Iterable[Named] = (),
     folders: Iterable[Named] = (),
+    kept: Iterable[Named] = (),
     sealed: Iterable[Named] = (),
 ) -> None:
     """Refuse outputs that would overwrite an input or each other, or that cannot be written.
@@ -39,6 +40,7 @@ def check_outputs(
         inputs: files and folders that are read; "-" is standard input.
         pictures: images to be written; a text never takes the place of one.
         folders: folders to be written into, made where they are absent.
+        kept: folders of scores, which may hold all that is asked for: one that is there may be read-only.
         sealed: folders that are read, in which nothing that is there may be overwritten, such as models.
 
     Raises:
@@ -68,6 +70,9 @@ def check_outputs(
             written[key] = option
     for option, path in folders:
         if path is not None:
+            _check_folder(f"{option} {path}", Path(path))
+    for option, path in kept:
+        if path is not None and not Path(path).is_dir():
             _check_folder(f"{option} {path}", Path(path))
 
 

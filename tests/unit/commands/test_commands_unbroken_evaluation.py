@@ -50,6 +50,18 @@ def test_ctrl_c_of_an_evaluation_says_what_is_kept(data, acting, capsys):
     assert (data.parent / "e.json").read_bytes() == whole
 
 
+def test_kept_scores_that_lack_none_may_lie_in_a_folder_that_cannot_be_written_to(data, monkeypatch, capsys):
+    arguments = ["--data", data, "--metrics", "length", "--bootstrap", 10, "--keep", data.parent / "kept"]
+    assert run(evaluate.main, *arguments) == 0
+    shown = capsys.readouterr().out
+    monkeypatch.setattr("os.access", lambda *_: False)  # whoever may write anywhere has no such folder
+    monkeypatch.setattr("suisei.scoring.kept_scores.FileOutput", None)
+    assert run(evaluate.main, *arguments) == 0
+    assert capsys.readouterr().out == shown
+    assert run(evaluate.main, *arguments[:-1], data.parent / "new") == 2
+    assert f"--keep {data.parent / 'new'}: cannot be written to" in capsys.readouterr().err
+
+
 def test_a_comparison_goes_on_from_what_is_kept(data, acting):
     rows = read_rows(data)
     for name in ("one", "two"):
