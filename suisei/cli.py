@@ -152,11 +152,27 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         _complain(f"{where}{error.strerror or error}")
         return 2
+    except UnicodeEncodeError as error:
+        if not (problem := unspelt(error.object)):
+            raise
+        _complain(f"{error.object}: cannot be opened{problem}")
+        return 2
     except KeyboardInterrupt as interrupt:  # which says what is finished, where somebody knows
         _complain("; ".join(["interrupted", *map(str, interrupt.args)]))
         return 130
     finally:
         warnings.formatwarning = usual
+
+
+def unspelt(name: Path | str) -> str:
+    """Return what to do about a name that the locale's file names have no letters for; "" for any other."""
+    encoding = sys.getfilesystemencoding()
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        if encoding != "utf-8":  # where half a surrogate pair has no bytes
+            return f" (file names are {encoding} here, which cannot spell this one: set PYTHONUTF8=1)"
+    return ""
 
 
 def _has_no_folder() -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import unspelt
 from suisei.data.caption_cells import (
     is_literal,
     refuse_literal,
@@ -236,8 +237,8 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
         path = settings.root.folder / name
         raise _absent(
             path,
-            f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
-            f"folder that holds the {what}s (--images DIR), or do without: --column {what}=",
+            f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}{unspelt(path)}; fix the name "
+            f"or pass the folder that holds the {what}s (--images DIR), or do without: --column {what}=",
         )
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suisei.cli import unspelt
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.compressed import plain_suffix
@@ -97,7 +98,9 @@ def _checked_file(path: Path, root: Path | str | None, images: Path | str | None
         raise ConfigError(_unknown(str(path)))
     refuse_root(path, root)
     if images is not None and not os.path.isdir(images):  # noqa: PTH112 - whatever the name is
-        raise DataError(f"{images}: no such folder of images or videos; leave it out if there are none")
+        raise DataError(
+            f"{images}: no such folder of images or videos{unspelt(images)}; leave it out if there are none"
+        )
     return path
 
 

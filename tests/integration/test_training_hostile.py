@@ -113,6 +113,29 @@ def test_files_of_settings_are_utf_8_whatever_the_locale_is(tmp_path):
         train_module.make_cli(arguments)
 
 
+@pytest.mark.parametrize(
+    ("data", "opened"),
+    [
+        ("{train: 評価.jsonl}", "suisei: 評価.jsonl: cannot be opened"),
+        ("{train: rows.jsonl}", "rows.jsonl, row 1: image '犬.png' is not there: no file 犬.png"),
+        ("{train: rows.jsonl, images: 写真}", "suisei: 写真: no such folder of images or videos"),
+    ],
+)
+def test_names_of_files_that_the_locale_cannot_spell_say_what_helps(tmp_path, data, opened):
+    for name in ("評価", "rows"):
+        (tmp_path / f"{name}.jsonl").write_text('{"candidate": "犬", "image": "犬.png"}\n', encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(f"data: {data}\n", encoding="utf-8")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    encoding = [sys.executable, "-c", "import sys; print(sys.getfilesystemencoding())"]
+    if b"utf-8" in subprocess.run(encoding, env=os.environ | plain, capture_output=True, check=True).stdout:
+        pytest.skip("file names are UTF-8 in every locale")
+    command = [sys.executable, "-m", "suisei", "train", "--config=config.yaml", "--output=run"]
+    ran = subprocess.run(command, env=os.environ | plain, capture_output=True, check=False, cwd=tmp_path)
+    problem = f"{opened} (file names are ascii here, which cannot spell this one: set PYTHONUTF8=1)"
+    assert (ran.returncode, ran.stderr.decode().count("\n")) == (2, 1)
+    assert problem in ran.stderr.decode()
+
+
 @pytest.mark.parametrize("place", ["callbacks", "logger", "plugins", "strategy", "profiler"])
 def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
     config = tmp_path / "config.yaml"
