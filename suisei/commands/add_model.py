@@ -195,11 +195,16 @@ def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str
 
 def _learned(options: argparse.Namespace) -> Iterator[CaptionSample]:
     from suisei.commands.allowances import allowed
+    from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.formats import UNRATED
     from suisei.data.load import load_data
 
     for name in options.learned:
         root = None if Path(name).is_file() else options.root
-        yield from load_data(name, root=root, images=options.images, allowed=allowed(options))
+        columns = None if name in BENCHMARKS else UNRATED  # how they are rated is no matter
+        yield from load_data(
+            name, root=root, images=options.images, columns=columns, allowed=allowed(options)
+        )
 
 
 def _scored(

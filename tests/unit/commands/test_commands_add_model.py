@@ -171,11 +171,13 @@ def test_the_card_names_no_folder_of_this_machine(run, models, tmp_path, resign)
 
 def test_what_a_model_learned_from_is_left_out(run, data, tmp_path, capsys):
     lines = data.read_text(encoding="utf-8").splitlines()
-    (tmp_path / "learned.jsonl").write_text("\n".join(lines[:15]) + "\n", encoding="utf-8")
-    assert run("both", "--learned", str(tmp_path / "learned.jsonl")) == 0
-    shown = capsys.readouterr().out
-    assert "15 samples left out that --learned has" in shown
-    assert " 46 " in shown  # the Japanese one among them
+    stars = [json.dumps({**json.loads(line), "rating": 4}) for line in lines]  # without a scale of theirs
+    for name, learned in (("learned", lines[:15]), ("stars", stars[:15])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(learned) + "\n", encoding="utf-8")
+        assert run(f"both of {name}", "--learned", str(tmp_path / f"{name}.jsonl")) == 0
+        shown = capsys.readouterr().out
+        assert "15 samples left out that --learned has" in shown
+        assert " 46 " in shown  # the Japanese one among them
 
 
 def test_one_caption_is_known_by_its_image_or_by_its_references():
