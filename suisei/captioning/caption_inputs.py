@@ -144,7 +144,7 @@ def _rows(file: str, root: Root) -> Iterator[Wanted]:
         try:
             if is_address(image):
                 raise address_error("image", image)
-            path = root.file(image)
+            path = root.found(image)
         except DataError as error:
             raise DataError(f"{file}, {place}: {error}") from None
         own = row.get("language") if row.get("language") in LANGUAGES else None

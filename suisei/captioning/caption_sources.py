@@ -192,7 +192,7 @@ def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
     for name, image in found.file_names.items():
         captions = found.captions.get(image)
         if captions:
-            yield _made(folder.file(name, place=file), captions, image)
+            yield _made(folder.found(name, place=file), captions, image)
 
 
 def _of_samples(samples: Iterable[CaptionSample]) -> Iterable[CaptionedImage]:

@@ -83,6 +83,6 @@ def _images(file: str, images: list[Any], parts: Sequence[str], folder: Root) ->
         if not captions or not all(isinstance(text, str) for text in captions):
             raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
         check_captions(f"{place}: sentence", captions)
-        within = folder.file(image.path, place=place)
-        found = within if within.is_file() else folder.file(Path(image.file).name, place=place)
+        within = folder.found(image.path, place=place)
+        found = within if within.is_file() else folder.found(Path(image.file).name, place=place)
         yield PartImage(found, tuple(captions), image.file)

@@ -279,9 +279,9 @@ def _manifest(
 
 def _pair(row: Mapping[str, Any], root: Root, place: str) -> ImageCaptions:
     return ImageCaptions(
-        root.file(row["image"], place=place),
+        root.found(row["image"], place=place),
         tuple(row["captions"]),
-        tuple(root.file(name, place=place) for name in row["generated_images"]),
+        tuple(root.found(name, place=place) for name in row["generated_images"]),
         tuple(row["generated_captions"]),
         tuple(row.get("generated_from", ())),
     )

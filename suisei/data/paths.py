@@ -164,6 +164,22 @@ class Root:
         error = self._outside(path, name, what, column or what)
         raise error if place is None else DataError(f"{place}: {error}")
 
+    def found(self, name: str, *, place: str | None = None) -> Path:
+        """Return the path that an image's name stands for; as its file is spelt, where only the marks differ.
+
+        Args:
+            name: the name.
+            place: see :meth:`file`.
+
+        Raises:
+            DataError: see :meth:`file`.
+        """
+        paths = (self.file(each, place=place) for each in spellings(name))
+        first = next(paths)
+        if name.isascii() or os.path.isfile(first):  # noqa: PTH113 - whatever its name
+            return first
+        return next((path for path in paths if os.path.isfile(path)), first)  # noqa: PTH113
+
     def holds(self, path: Path) -> bool:
         """Say whether a path, all links followed, lies where it may; a share is not looked for."""
         if is_share(str(path)):  # Windows would log in

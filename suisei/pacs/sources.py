@@ -168,7 +168,7 @@ def _captioned(path: Path, root: Root) -> Iterator[Source]:
         if name in seen:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
-        file = root.file(image, place=place) if image else None
+        file = root.found(image, place=place) if image else None
         yield Source(file, (caption,) if caption else (), name)
 
 

@@ -1,5 +1,8 @@
 """Which images are captioned, by which ids."""
 
+import json
+import unicodedata
+
 import pytest
 
 from suisei.captioning.caption_inputs import images_to_caption
@@ -21,6 +24,20 @@ def test_images_of_a_files_rows(tmp_path, pictures, name, content):
     assert [image.id for image in found] == ["red.png" if name == "rows.txt" else "1", "blue.png"]
     assert found[1].references_in("en") == (["b"] if name.endswith("l") else [])
     assert found[1].references_in("ja") == []
+
+
+@pytest.mark.parametrize(("there", "here"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_image_is_found_whether_its_name_is_composed_or_not(tmp_path, pictures, there, here):
+    name = unicodedata.normalize(here, "ガード.png")
+    file = pictures[0].rename(tmp_path / unicodedata.normalize(there, name))
+    (tmp_path / "rows.txt").write_text(f"{name}\n", encoding="utf-8")
+    coco = {"images": [{"id": 1, "file_name": name}], "annotations": [{"image_id": 1, "caption": "one"}]}
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    for found in (
+        images_to_caption(None, str(tmp_path / "rows.txt"), None, None),
+        images_to_caption(None, None, str(tmp_path / "coco.json"), None),
+    ):
+        assert [image.image for image in found] == [file]
 
 
 def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):

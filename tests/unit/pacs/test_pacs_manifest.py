@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import unicodedata
 
 import numpy as np
 import pytest
@@ -337,6 +338,23 @@ def test_paths_of_rows_in_a_file_start_beside_it_or_in_the_folder_of_images(tmp_
     assert (found.image, found.captions) == (tmp_path / "photos" / "a.png", ("one",))
     with pytest.raises(ConfigError, match=r"rows.jsonl is a file and takes no root; .*\(--images\)"):
         read_sources(name, root=tmp_path / "root")
+
+
+@pytest.mark.parametrize(("there", "here"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_image_of_a_source_is_found_whether_its_name_is_composed_or_not(tmp_path, there, here):
+    name = unicodedata.normalize(here, "ガード.png")
+    file = tmp_path / unicodedata.normalize(there, name)
+    picture().save(file)
+    split = {"images": [{"filename": name, "split": "train", "sentences": [{"raw": "one"}]}]}
+    rows = {
+        "own.jsonl": {"image": name, "caption": "one"},
+        "pairs.jsonl": {"image": name, "captions": ["one"], "generated_images": [name]},
+        "split.json": split,
+    }
+    for kind, row in rows.items():
+        (tmp_path / kind).write_text(json.dumps(row) + "\n")
+        [found] = read_sources(str(tmp_path / kind) + (":train" if kind == "split.json" else ""))
+        assert [found.image, *found.generated_images] == [file, *([file] if kind == "pairs.jsonl" else [])]
 
 
 def test_sources_are_read_of_a_karpathy_split(tmp_path):
