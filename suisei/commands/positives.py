@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise KeyboardInterrupt(
                     f"{made} of {len(items)} items are in {writer.path}; the same command goes on"
                 ) from None
-        _report(_summary(writer, items, len(todo)), problems)
+        _report(_summary(writer, items, len(todo)), list(dict.fromkeys(problems)))  # rows may share an image
     return 1 if problems else 0
 
 

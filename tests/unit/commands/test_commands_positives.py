@@ -147,6 +147,8 @@ def test_unreadable_images_do_not_stop_the_others(data, blip, tmp_path, capsys):
     good = (tmp_path / "1.png").read_bytes()
     (tmp_path / "1.png").write_bytes(good[:60])
     (tmp_path / "2.png").unlink()
+    with data.open("a") as rows:  # images are counted, not the rows that name one
+        rows.write(json.dumps({"id": "other", "image": "2.png", "caption": "another"}) + "\n")
     assert captions(data, blip, tmp_path / "out") == 1
     assert len(texts(tmp_path / "out")) == 3
     message = capsys.readouterr().err
