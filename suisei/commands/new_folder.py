@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suisei.data.outputs import check_outputs
 from suisei.data.paths import is_inside
 from suisei.errors import ConfigError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_new_folder(output: str, models: Sequence[str]) -> None:
-    """Refuse a folder that is there, or that would lie in a model's, whose files are listed.
+    """Refuse a folder that is there, cannot be made, or would lie in a model's, whose files are listed.
 
     Args:
         output: the new folder.
@@ -28,6 +29,7 @@ def check_new_folder(output: str, models: Sequence[str]) -> None:
     for model in models:
         if Path(model).is_dir() and is_inside(model, output):
             raise ConfigError(f"--output {output} lies in the model {model}, which it would make unreadable")
+    check_outputs([], folders=[("--output", output)])
 
 
 def loaded_and_signed(folder: Path, *, cache: str | None = None) -> SuiSeiMetric:

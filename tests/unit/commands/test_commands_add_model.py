@@ -220,6 +220,15 @@ def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
     assert list((tmp_path / "both").iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_scored(run, data, monkeypatch, capsys):
+    monkeypatch.setattr("suisei.metrics.suisei.SuiSeiMetric.score", None)
+    assert run(data / "both") == 2
+    assert f"{data / 'both'}: {data} is no folder; give the name of a folder" in capsys.readouterr().err
+    monkeypatch.setattr("os.access", lambda *_: False)  # whoever may write anywhere has no such folder
+    assert run("both") == 2
+    assert "both: cannot be written to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("model", ["first", "second"])
 def test_nothing_is_written_into_a_model(run, models, model, capsys):
     before = sorted(models.rglob("*"))
