@@ -23,7 +23,7 @@ from typing import Any
 
 from suisei.adapters.rows import made_once, make_row, metric_of, row_metric
 from suisei.data.file_rows import warn
-from suisei.data.sample import CaptionSample, checked_caption
+from suisei.data.sample import CaptionSample, checked_caption, is_wordless
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 
@@ -208,7 +208,7 @@ def _no_caption_is_worst(
 
 
 def _no_caption(completion: Any) -> bool:
-    """Return whether a text is no caption whatever stands beside it: blank, too long, half a character."""
+    """Return whether a text is no caption whatever stands beside it: no word, too long, half a character."""
     try:
         text = caption_of(completion)
     except DataError:
@@ -217,7 +217,7 @@ def _no_caption(completion: Any) -> bool:
         checked_caption("the completion", text)
     except DataError:
         return True
-    return False
+    return is_wordless(text)
 
 
 suisei_reward = make_reward("suisei")

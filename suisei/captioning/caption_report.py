@@ -12,7 +12,7 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import parse_reward
 from suisei.captioning.rewards import LOWEST
 from suisei.cli import counted
-from suisei.data.sample import CaptionSample, is_blank
+from suisei.data.sample import CaptionSample, is_wordless
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
 from suisei.metaeval.settings import Resampling
@@ -137,7 +137,7 @@ def compare_captions(
     samples = {
         system: [
             CaptionSample(
-                EMPTY_CAPTION if is_blank(text) else text,
+                EMPTY_CAPTION if is_wordless(text) else text,
                 pair.captions,
                 pair.image,
                 language=language,
@@ -155,10 +155,10 @@ def compare_captions(
             replace(score_column(plan, together, shared=shared), label=label)
             for label, plan in zip(short_labels(plans), plans, strict=True)
         ]
-    silent = np.array([is_blank(text) for own in texts.values() for text in own])
+    silent = np.array([is_wordless(text) for own in texts.values() for text in own])
     columns = [_with_silence(column, silent) for column in columns]
     outcomes = compare_systems(columns, list(samples), settings)
-    empty = {system: sum(map(is_blank, own)) for system, own in texts.items()}
+    empty = {system: sum(map(is_wordless, own)) for system, own in texts.items()}
     notes = [
         *column_notes(columns),
         *(

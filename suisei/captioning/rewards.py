@@ -18,7 +18,7 @@ import torch
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
 from suisei.data.images import content_keys
-from suisei.data.sample import CaptionSample, is_blank
+from suisei.data.sample import CaptionSample, is_wordless
 from suisei.encoders.dual import DualEncoder
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError, DataError, one_line
@@ -198,7 +198,7 @@ class CaptionReward:
             total = total + term.weight * values
         empty = np.zeros(shape, bool)
         for image, own in enumerate(captions):
-            empty[image, : len(own)] = [is_blank(text) for text in own]
+            empty[image, : len(own)] = [is_wordless(text) for text in own]
         return Rewards(total, parts, empty, problems)
 
 
@@ -257,7 +257,7 @@ def _spread(
     for image, own in enumerate(captions):
         for place, text in enumerate(own):
             row = rows.get((image, text))
-            if is_blank(text):
+            if is_wordless(text):
                 values[image, place] = lowest
             elif row is not None and math.isfinite(scores[row]):
                 values[image, place] = scores[row]
@@ -276,7 +276,7 @@ def _unique_samples(
     problems: dict[str, int] = {}
     for image, own in enumerate(captions):
         for text in own:
-            if is_blank(text) or (image, text) in rows:
+            if is_wordless(text) or (image, text) in rows:
                 continue
             try:
                 sample = CaptionSample(text, tuple(references[image]), images[image], language=language)

@@ -30,7 +30,7 @@ from suisei.captioning.policy import (
     token_log_probs,
 )
 from suisei.captioning.rewards import CaptionReward, Rewards
-from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
+from suisei.data.sample import LANGUAGES, CaptionSample, is_wordless
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
 from suisei.progress import progress_bar
@@ -363,7 +363,7 @@ class SelfCritical(StepTraining):
         samples = [
             CaptionSample(text, pair.captions, language=self.language)
             for pair, text in zip(pairs, texts, strict=True)
-            if not is_blank(text)
+            if not is_wordless(text)
         ]
         return {
             f"val_{metric.name}": metric.corpus_score(samples, metric.score(samples)) if samples else math.nan

@@ -240,6 +240,11 @@ def is_blank(text: str) -> bool:
     return not any(map(_is_visible, text))
 
 
+def is_wordless(text: str) -> bool:
+    """Return whether a text has no letter, digit or emoji: it is blank, or punctuation alone."""
+    return not any(map(_is_said, text))
+
+
 def refuse_surrogate(field: str, text: str) -> None:
     """Make sure that a text holds no half of a surrogate pair, which no file can hold.
 
@@ -260,6 +265,11 @@ def _is_visible(character: str) -> bool:
         return True
     category = unicodedata.category(character)
     return category[0] not in "ZM" and category not in ("Cc", "Cf") and character not in _INVISIBLE
+
+
+def _is_said(character: str) -> bool:
+    said = character.isalnum() or unicodedata.category(character) == "So"
+    return said and character not in _INVISIBLE
 
 
 def detect_language(text: str) -> str:

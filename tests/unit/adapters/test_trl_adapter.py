@@ -108,9 +108,9 @@ def test_silence_is_the_worst_where_rewards_are_distances():
 
 
 def test_a_text_that_is_no_caption_is_the_worst_where_rewards_are_distances():
-    completions = ["a dog runs " * 1000, "a dog runs " * 100, "a dog \ud800", "a dog"]
-    rewards = make_reward("repetition-4")(completions, references=[["a dog"]] * 4)
-    assert rewards[0] == rewards[2] == -1
+    completions = ["a dog runs " * 1000, "a dog runs " * 100, "a dog \ud800", "a dog", "..."]
+    rewards = make_reward("repetition-4")(completions, references=[["a dog"]] * 5)
+    assert rewards[0] == rewards[2] == rewards[4] == -1
     assert -1 < rewards[1] < -0.9
     assert rewards[3] == 0
     assert make_reward("repetition-4")(["a dog"], references=[[" "]]) == [None]  # no fault of its own

@@ -214,7 +214,7 @@ def test_images_may_have_different_numbers_of_captions(pictures):
 def test_captions_without_a_word_get_the_lowest_reward(pictures):
     captions = [["", "a red wall", " "], ["a dog", "。", "a wall"], ["", "", ""]]
     found = asked(CaptionReward("chrf+0.5*repetition-1"), pictures, captions)
-    assert found.empty.tolist() == [[True, False, True], [False, False, False], [True, True, True]]
+    assert found.empty.tolist() == [[True, False, True], [False, True, False], [True, True, True]]
     lowest = 0 + 0.5 * -1
     assert (found.total[found.empty] == lowest).all()
     assert (found.total >= lowest).all()

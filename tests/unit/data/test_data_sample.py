@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suisei.data.sample import CaptionSample, Rating, detect_language, make_samples, plain_text
+from suisei.data.sample import CaptionSample, Rating, detect_language, is_wordless, make_samples, plain_text
 from suisei.errors import DataError
 
 
@@ -196,3 +196,15 @@ def test_type_checkers_are_told_of_every_field_and_its_default():
     assert [ast.literal_eval(value) for value in told.defaults] == defaults
     assert ast.unparse(told.args[2].annotation) == "Iterable[str] | None"  # a list will do
     assert ast.unparse(told.args[4].annotation) == "Rating | float | None"
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\u3000", "\u200b", ".", "。", "?! …", "「」", "\u3164", "--", "＿"]
+)
+def test_a_text_without_letters_says_nothing(text):
+    assert is_wordless(text)
+
+
+@pytest.mark.parametrize("text", ["a", "犬", "ー?犬", "3", "½", "②", "🐕", "é.", "ｲﾇ"])
+def test_a_letter_a_number_or_a_picture_says_something(text):
+    assert not is_wordless(text)
