@@ -166,7 +166,8 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         got = repr(path.suffix or "no suffix")
         raise DataError(f"{path}: scores are read from .jsonl, .csv or FLEUR's .txt, got {got}")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="") as stream:  # an id may hold line ends of any kind
+            text = stream.read()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -177,7 +178,9 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         rows = _csv_rows(path, text)
     else:
         rows = [
-            _json_row(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+            _json_row(path, number, line)
+            for number, line in enumerate(io.StringIO(text, newline=None), 1)
+            if line.strip()
         ]
     if not rows:
         raise DataError(f"{path}: the file has no rows")

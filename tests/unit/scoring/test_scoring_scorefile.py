@@ -27,6 +27,15 @@ def test_round_trip_is_exact(tmp_path, suffix):
     np.testing.assert_array_equal(read["n,o"], [3, 2, 1])
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_an_id_keeps_its_line_ends(tmp_path, suffix):
+    samples = [CaptionSample("a", id=name) for name in ("1\n2", "1\r2", "1\r\n2")]
+    write_scores(tmp_path / f"s{suffix}", samples, {"m": np.arange(3.0)})
+    scores, how = read_scores(tmp_path / f"s{suffix}", samples)
+    assert scores["m"].tolist() == [0, 1, 2]
+    assert "3 of 3 samples" in how
+
+
 def test_rows_without_ids_are_joined_by_order(tmp_path):
     path = tmp_path / "s.csv"
     write_scores(path, NAMELESS, {"m": np.array([1.0, 2.0])})
