@@ -19,7 +19,7 @@ NumberedRow = tuple[int, dict[str, Any]]
 """A row and its number, from 1."""
 _LINE = 10_000
 """So many bytes of a line are looked at."""
-_TOKEN = re.compile(r"(\S+)#[0-9]+\t(.+)")
+_TOKEN = re.compile(r"(\S(?:[^\t]*\S)?)#[0-9]+\t(.+)")  # names of files may have blanks
 
 
 def table_rows(path: Path) -> list[NumberedRow]:

@@ -12,7 +12,7 @@ from suisei.errors import DataError
 
 _KEY = re.compile(
     r"""\S+\t[^\t]*|                                          # a key, and a tab that is the only one
-        [^\s,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?(?:[,;]|[ ]*\|).*|    # the file of an image
+        [^\t,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?(?:[\t,;]|[ ]*\|).*|  # the file of an image
         [0-9]+[ ]*\|.*                                      # the number of a sentence""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )

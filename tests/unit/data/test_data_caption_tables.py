@@ -112,6 +112,14 @@ def test_what_is_wrong_with_a_table_is_told(save, text, message):
         read_references([save("refs.csv", text)])
 
 
+def test_names_of_images_in_numbered_captions_may_have_blanks(save):
+    path = save("refs.txt", "my dog 1.jpg#0\ta dog\nmy dog 1.jpg#1\tthe dog\n写真 2.jpg#0\ta cat\n")
+    assert read_references([path]).captions == {
+        "my dog 1.jpg": ("a dog", "the dog"),
+        "写真 2.jpg": ("a cat",),
+    }
+
+
 def test_lines_of_which_some_have_no_key_are_plain_text(save):
     path = save("refs.txt", "1.jpg#0\ta dog\na cat\n")
     assert read_references([path]).captions == {"1": ("1.jpg#0\ta dog",), "2": ("a cat",)}

@@ -19,6 +19,8 @@ KEYED = {
     "bars": "0 ||| a dog runs\n1 ||| a cat\n",
     "single bars": "17|a dog runs\n18|a cat\n",
     "files and bars": "p0.jpg | a dog runs\np1.jpg | a cat\n",
+    "files with blanks": "my dog 1.jpg\ta dog runs\nmy dog 2.jpg\ta cat\n",
+    "files with blanks and commas": "my dog 1.jpg,a dog runs\nmy dog 2.jpg,a cat\n",
 }
 OTHER = {
     "image,caption\np0.jpg,a dog\n": "is a table",
