@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suisei.metaeval.labels import VERSUS
+from suisei.metaeval.markdown import markdown_code, markdown_text
 from suisei.metaeval.resampling import Interval
 from suisei.metaeval.settings import ALPHA, Resampling
 from suisei.metaeval.significance import too_few_permutations, too_few_units
@@ -241,14 +242,14 @@ def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
     lines = []
     for label, shown in examples.items():
         if shown:
-            lines += [f"## {scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most", ""]
+            heading = f"{scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most"
+            lines += [f"## {markdown_text(heading)}", ""]
         for example in shown:
-            lines.append(f"- {example.kind} `{example.name}`")
+            lines.append(f"- {example.kind} {markdown_code(example.name)}")
             for name, score in example.scores.items():
-                lines.append(
-                    f"  - **{name}** {shown_score(label, score)}: {_one_line(example.captions[name])}"
-                )
-            lines += [f"  - reference: {_one_line(reference)}" for reference in example.references]
+                caption = markdown_text(example.captions[name])
+                lines.append(f"  - **{markdown_text(name)}** {shown_score(label, score)}: {caption}")
+            lines += [f"  - reference: {markdown_text(reference)}" for reference in example.references]
         lines += [""] if shown else []
     return "\n".join(lines)
 

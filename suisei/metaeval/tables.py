@@ -9,6 +9,7 @@ from typing import Any
 from suisei.cli import counted
 from suisei.metaeval.labels import short_names
 from suisei.metaeval.latex import LatexRow, latex_table
+from suisei.metaeval.markdown import markdown_code, markdown_text
 
 LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
 SCOPES = ("overall", "language", "system")
@@ -192,18 +193,21 @@ class Table:
             by_system: whether to keep the sections by system.
         """
         shown = self.sections if by_system else self.without_systems()
-        lines = [f"## {self.title}", ""]
+        lines = [f"## {markdown_text(self.title)}", ""]
         for section in shown:
             if len(shown) > 1:
-                lines += [f"### {section.title}", ""]
-            lines += ["| " + " | ".join(map(_markdown, (self.row_heading, *self.columns.values()))) + " |"]
+                lines += [f"### {markdown_text(section.title)}", ""]
+            headings = map(markdown_text, (self.row_heading, *self.columns.values()))
+            lines += ["| " + " | ".join(headings) + " |"]
             lines += ["|:---|" + "---:|" * len(self.columns)]
             for row in section.rows:
-                texts = [row.label, *self.marked(row, self.texts(row), "**", "**")]
-                lines.append("| " + " | ".join(map(_markdown, texts)) + " |")
+                texts = [markdown_text(row.label), *self.marked(row, self.texts(row), "**", "**")]
+                lines.append("| " + " | ".join(texts) + " |")
             lines.append("")
-        lines += [f"- {_markdown(note)}" for note in self.all_notes(shown)]
-        lines += [f"- signature: `{row.signature}`" for row in self.overall.rows if row.signature]
+        lines += [f"- {markdown_text(note)}" for note in self.all_notes(shown)]
+        lines += [
+            f"- signature: {markdown_code(row.signature)}" for row in self.overall.rows if row.signature
+        ]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_latex(self, scopes: Sequence[str] = ("overall", "language")) -> str:
@@ -224,7 +228,9 @@ class Table:
             kinds = sorted({section.scope or "" for section in self.sections} - {*scopes, ""})
             count = counted(len(self.sections) - len(shown), "section")
             lines.append(f"% left out: {count} ({', '.join(kinds)})")
-        lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
+        lines += [
+            f"% signature: {' '.join(row.signature.split())}" for row in self.overall.rows if row.signature
+        ]
         return "\n".join(lines) + "\n"
 
     def without_systems(self) -> tuple[Section, ...]:
@@ -270,7 +276,3 @@ class Table:
                 overall = {row.label: row for row in section.rows}
         notes = [f"{', '.join(labels)}{scope}: {reason}" for (scope, reason), labels in found.items()]
         return [" ".join(note.split()) for note in (*self.notes, *notes)]
-
-
-def _markdown(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", r"\|")

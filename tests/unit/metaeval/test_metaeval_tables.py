@@ -34,6 +34,12 @@ def test_markdown(table):
     assert "- human: not available: one rater" in lines
 
 
+def test_a_signature_is_one_line():
+    table = Table("T", {"x": "x"}, (Section("overall", (Row("m", signature="a\nb|from:s.csv"),)),))
+    assert "- signature: `a b|from:s.csv`\n" in table.to_markdown()
+    assert "% signature: a b|from:s.csv\n" in table.to_latex()
+
+
 def test_scopes_say_why_they_lack_what_all_samples_have_and_nothing_twice():
     one, other = "no interval: one group", "tau-c needs at least two points"
     x, y = Cell(0.5, reason=one), Cell(None, reason="constant")
