@@ -48,7 +48,7 @@ def latex_table(title: str, headings: Sequence[str], rows: Sequence[LatexRow]) -
 
 def _row(label: str, figures: Sequence[str], intervals: Sequence[str]) -> list[str]:
     """Return a line of figures, and one of their intervals where there are any."""
-    line = " & ".join([_latex(label), *map(_number, figures)])
+    line = " & ".join([_behind_break(_latex(label)), *map(_number, figures)])
     if not any(intervals):
         return [rf"{line} \\"]
     small = [rf"{{\scriptsize {_number(text)}}}" if text else "" for text in intervals]
@@ -58,6 +58,11 @@ def _row(label: str, figures: Sequence[str], intervals: Sequence[str]) -> list[s
 def _latex(text: Any) -> str:
     characters: Sequence[str] = " ".join(str(text).split())
     return "".join(_ESCAPES.get(character, character) for character in characters).replace("–", "--")
+
+
+def _behind_break(text: str) -> str:
+    r"""Return what follows a ``\\`` or a rule, whose argument a star or bracket at its beginning would be."""
+    return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 
 def _number(text: str) -> str:
@@ -70,7 +75,8 @@ def _heading(text: str) -> str:
     if len(text) > _LONG_HEADING:
         middle = min(range(1, len(words)), default=0, key=lambda cut: _unevenness(words, cut))
         if middle:
-            words = [rf"\shortstack[r]{{{' '.join(words[:middle])}\\{' '.join(words[middle:])}}}"]
+            lower = _behind_break(" ".join(words[middle:]))
+            words = [rf"\shortstack[r]{{{' '.join(words[:middle])}\\{lower}}}"]
     return " ".join(words).replace("tau-b", r"$\tau_b$").replace("tau-c", r"$\tau_c$")
 
 

@@ -34,6 +34,13 @@ def test_markdown(table):
     assert "- human: not available: one rater" in lines
 
 
+def test_a_name_that_begins_as_an_argument_does_not_end_the_latex_row_before_it():
+    rows = tuple(Row(name, {"x": Cell(0.5)}) for name in ("[ours]", "*theirs"))
+    latex = Table("T", {"x": "of metrics [words]"}, (Section("overall", rows),)).to_latex()
+    assert "\\midrule\n{}[ours] & 0.500 \\\\\n{}*theirs & 0.500 \\\\\n" in latex
+    assert r"\shortstack[r]{of metrics\\{}[words]}" in latex
+
+
 def test_a_signature_is_one_line():
     table = Table("T", {"x": "x"}, (Section("overall", (Row("m", signature="a\nb|from:s.csv"),)),))
     assert "- signature: `a b|from:s.csv`\n" in table.to_markdown()
