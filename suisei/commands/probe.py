@@ -29,6 +29,7 @@ from suisei.commands.reports import Files, Report, Shown, add_report_options, ch
 from suisei.commands.steps import add_keep_option, keeper, read_samples, told_when_interrupted
 from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
+from suisei.metaeval.markdown import markdown_code, markdown_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -293,8 +294,8 @@ def _report(
     settings = {name: value for name, value in chosen.items() if value not in (None, [])}
     tables = {name: table.as_dict() for name, table in found.tables.items()}
     content = {**facts, "command": settings, **tables}
-    lines = [f"- {note}" for note in facts["notes"]]
-    lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
+    lines = [f"- {markdown_text(note)}" for note in facts["notes"]]
+    lines += [f"- signature: {markdown_code(signature)}" for signature in facts["metrics"].values()]
     heading = "\n".join(["# Probes", "", *lines, "", ""])
     shown = list(found.tables.values())
     return Report(

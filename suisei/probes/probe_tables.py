@@ -14,6 +14,7 @@ from typing import Any
 from suisei.cli import counted
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.metaeval.correlation import CorrelationError, spearman
+from suisei.metaeval.markdown import markdown_text
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.probes.curves import SHARES, UNNOTICED, Curve
 from suisei.probes.degrade import CHANGES
@@ -121,11 +122,11 @@ def example_lines(outcomes: Sequence[ChangeOutcome], *, markdown: bool = True) -
             first, scores = shown.setdefault(key, (example, []))
             if example.original == first.original:
                 scores.append(text)
-    lines = ["## Examples", ""] if markdown else ["Examples"]
+    lines, line = (["## Examples", ""], markdown_text) if markdown else (["Examples"], _line)
     for (language, change), (example, scores) in shown.items():
         name = f"- **{change}**" if markdown else f"  {change}"
-        lines.append(f"{name} ({LANGUAGE_NAMES[language]}): {_line(example.original)}")
-        lines.append(f"  {'' if markdown else '  '}→ {_line(example.changed)} ({', '.join(scores)})")
+        lines.append(f"{name} ({LANGUAGE_NAMES[language]}): {line(example.original)}")
+        lines.append(f"  {'' if markdown else '  '}→ {line(example.changed)} ({line(', '.join(scores))})")
     return [*lines, ""] if shown else []
 
 
