@@ -193,6 +193,8 @@ class RunCLI(LightningCLI):
             options["logger"] = _loggers(self.config.output, self.config.trainer.logger)
         options["enable_progress_bar"] = shows_bar(self.config.trainer.enable_progress_bar)
         options["plugins"] = [CheckpointFiles(settings_of(self), Path(self.config.output) / "checkpoints")]
+        if _every_batch(self.config.trainer):
+            options["check_val_every_n_epoch"] = None
         try:
             trainer = super().instantiate_trainer(**options)
         except (MisconfigurationException, ValueError, RuntimeError, TypeError) as error:
@@ -201,6 +203,16 @@ class RunCLI(LightningCLI):
             raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
         check_started(trainer)
         return trainer
+
+
+def _every_batch(trainer: Any) -> bool:
+    """Say whether each batch of every epoch is validated.
+
+    The trainer's callbacks take an interval of 1 batch for that of an epoch (1.0), and would keep weights and
+    stop by an epoch's last validation alone. Batches counted on from epoch to epoch mean the same.
+    """
+    interval = trainer.val_check_interval
+    return isinstance(interval, int) and interval == 1 and trainer.check_val_every_n_epoch == 1
 
 
 def _own_error(error: BaseException) -> BaseException:

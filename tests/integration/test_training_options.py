@@ -9,6 +9,8 @@ from suisei.errors import ConfigError
 from suisei.metrics.extras import check_names
 from suisei.models.folder import load_model
 from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
+from suisei.training import module
+from suisei.training.checkpoints import read_checkpoint
 from suisei.training.module import SuiSei
 from tests.integration.training_runs import COSINE
 
@@ -254,3 +256,12 @@ def test_what_weighs_an_image_is_not_trained_from_nothing(built):
 def test_a_bridge_between_languages_is_not_trained(built):
     with pytest.raises(ConfigError, match="suisei add-bridge fits to a trained model"):
         built(*COSINE, "--model.head.bridge=[10,-5]")
+
+
+def test_where_every_batch_is_validated_each_decides_what_is_kept_and_when_training_ends(train, monkeypatch):
+    found = iter([0.2, 0.5, 0.4, 0.3, 0.1] + [0.9] * 50)
+    monkeypatch.setattr(module, "correlations", lambda *_: (next(found), 0.0))
+    run = train("--baselines=[]", "--trainer.val_check_interval=1", "--early_stopping.patience=3")
+    facts = json.loads((run / "report.json").read_text(encoding="utf-8"))["training"]
+    assert facts["best_validation"] == {"val_pearson": pytest.approx(0.5)}
+    assert (read_checkpoint(run / "checkpoints" / "best.ckpt")["global_step"], facts["steps"]) == (2, 5)
