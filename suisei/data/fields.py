@@ -277,10 +277,16 @@ def _rating(record: Mapping[str, Any], columns: Columns, settings: Settings) -> 
         if not low <= number <= high:
             other = "" if name in ("rating", *columns.raters) else "; if it is no rating: --column rating="
             raise DataError(
-                f"{name} {number:g} is outside the rating scale {low:g} to {high:g}; "
+                f"{name} {_exactly(number)} is outside the rating scale {_exactly(low)} to {_exactly(high)}; "
                 f"fix it, or say the right scale: --rating-scale LOW HIGH, or a column rating_scale{other}"
             )
     return Rating(tuple(number for _, number in numbers), low, high) if numbers else None
+
+
+def _exactly(number: float) -> str:
+    """Return a number as text, rounded only where that does not change it: 1.0000001 is not 1."""
+    text = f"{number:g}"
+    return text if float(text) == number else repr(number)
 
 
 def _ratings_in(column: str, value: Any, settings: Settings) -> list[tuple[str, float]]:
