@@ -333,6 +333,8 @@ def _rating_cell(column: str, text: str) -> Any:
 
 
 def _rating_hint(text: str) -> str:
+    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d*)?", text) and not text.lstrip("-").startswith("0"):
+        return "; write decimals with a point, and thousands without a comma"
     if re.fullmatch(r"-?\d+,\d+", text):
         return "; write decimals with a point"
     return "; leave the cell blank where there is no rating" if text.lower() in _NO_RATING else ""
