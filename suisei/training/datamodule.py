@@ -366,6 +366,7 @@ class CaptionDataModule(ResumableData):
         if self._pictured and self.on_error == "skip":
             rows, damaged = decodable_rows(source, rows, told=self._told)
             self.skipped += damaged
+        self.skipped[before:] = sorted(self.skipped[before:], key=lambda row: row.number)
         joined = raters_joined(source, [sample for _, sample in rows])
         if joined.note:
             logger.warning("%s", joined.note)

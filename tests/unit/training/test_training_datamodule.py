@@ -248,15 +248,15 @@ def test_ratings_in_columns_of_other_names_are_named(tmp_path):
 
 def test_unrated_rows_among_others_are_named_or_left_out_and_counted(data, caplog):
     rows = [json.loads(line) for line in Path(data).read_text("utf-8").splitlines()]
-    rows[1]["candidate"] = ""
+    rows[5]["candidate"] = ""
     rows[4]["rating"] = rows[7]["rating"] = None
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     module = load(data, on_error="skip")
     assert len(module.samples) == 57
-    assert [row.number for row in module.skipped] == [2, 5, 8]
-    assert str(module.skipped[1].error) == f"{data}, row 5: no rating, and training needs one"
-    assert "3 bad rows skipped" in caplog.text
-    rows[1]["candidate"] = "a dog"
+    assert [row.number for row in module.skipped] == [5, 6, 8]
+    assert str(module.skipped[0].error) == f"{data}, row 5: no rating, and training needs one"
+    assert f"3 bad rows skipped, the first: {data}, row 5: no rating" in caplog.text
+    rows[5]["candidate"] = "a dog"
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with pytest.raises(DataError) as refused:
         load(data)
