@@ -43,7 +43,7 @@ from suisei.training.preparing import Ahead, Preparation
 from suisei.training.pretraining import PretrainingConfig
 from suisei.training.pretraining_loop import Progress
 from suisei.training.processes import average_norms, gather_rows, total, world_size
-from suisei.training.random_states import random_states, set_random_states
+from suisei.training.random_states import random_states, random_states_of_all, set_random_states
 from suisei.training.support import Support
 from suisei.training.validated import correlations, scored
 
@@ -310,7 +310,7 @@ class SuiSei(LightningModule):
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
         checkpoint[LOSSES] = list(self._losses)
-        checkpoint["suisei_random_states"] = random_states(self.device)
+        checkpoint["suisei_random_states"] = random_states_of_all(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
         checkpoint[DATA] = self.data_digests
         self._frozen.drop_from(checkpoint)

@@ -19,7 +19,7 @@ from suisei.training.loop_states import (
     leave_epoch_open,
     restore_gradients,
 )
-from suisei.training.random_states import random_states, set_random_states
+from suisei.training.random_states import random_states_of_all, set_random_states
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ResumableTraining(LightningModule):
         """Save the state of the random numbers, and what the data are; frozen weights stay out."""
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
-        checkpoint["suisei_random_states"] = random_states(self.device)
+        checkpoint["suisei_random_states"] = random_states_of_all(self.device)
         checkpoint[DATA] = getattr(self.trainer.datamodule, "digests", {})
         self._frozen.drop_from(checkpoint)
 

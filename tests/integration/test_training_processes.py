@@ -11,11 +11,13 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.metrics.registry import get_metric
+from suisei.training.checkpoints import read_checkpoint
 from tests.unit.two_processes import environment
 
 VALIDATION = ("val_pearson", "val_kendall", "val_loss")
@@ -137,6 +139,24 @@ def test_two_processes_go_on_between_two_steps(train, settings, sets, text_folde
     killed_together(settings, two, *options, "--data.batch_size=4")
     together(settings, two, *options, "--data.batch_size=4", "--ckpt_path=last")
     assert_same(figures(two), figures(one))
+
+
+@pytest.mark.slow
+def test_two_processes_that_go_on_drop_within_networks_what_they_would_have(settings, sets, tmp_path):
+    options = (
+        f"--data.train={sets[0]}", "--model.image=null", "--baselines=[]", "--data.batch_size=4",
+        "--model.head.dropout=0.5", "--model.optimizer.head_lr=0.002", "--trainer.max_epochs=3",
+    )  # fmt: skip
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    together(settings, whole, *options)
+    killed_together(settings, broken, *options)
+    together(settings, broken, *options, "--ckpt_path=last")
+    assert len(figures(whole)) == 3
+    assert figures(broken) == figures(whole)
+    left, right = (read_checkpoint(run / "checkpoints" / "last.ckpt") for run in (whole, broken))
+    assert left["suisei_random_states"]["processes"]["cpu"].unique(dim=0).shape[0] == 2
+    for name, weights in left["state_dict"].items():
+        assert torch.equal(weights, right["state_dict"][name]), name
 
 
 @pytest.fixture
