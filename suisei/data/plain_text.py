@@ -10,15 +10,16 @@ from suisei.data.documents import is_object
 from suisei.data.lines import Line, is_broken, is_cut
 from suisei.errors import DataError
 
+_FILE = r"[^\t,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?"
 _KEY = re.compile(
-    r"""\S+\t[^\t]*|                                          # a key, and a tab that is the only one
-        [^\t,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?(?:[\t,;]|[ ]*\|).*|  # the file of an image
-        [0-9]+[ ]*\|.*                                      # the number of a sentence""",
+    rf"""\S+\t[^\t]*|                     # a key, and a tab that is the only one
+        {_FILE}(?:[\t,;]|[ ]*\|).*|       # the file of an image
+        [0-9]+[ ]*\|.*                    # the number of a sentence""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _LOOKED_AT = 20
 """So many lines with a key each are a table; one without shows that a tab is part of a caption."""
-_SURE_KEY = re.compile(r"\S*[\d.]")
+_SURE_KEY = re.compile(rf"\S*[\d.]|{_FILE}\t", re.IGNORECASE)
 """A number or a file: a key even in the only line there is, where a word before a tab may be a caption's."""
 _DELIMITERS = {
     "\t": "name it .tsv",

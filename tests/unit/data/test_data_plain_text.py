@@ -20,6 +20,7 @@ KEYED = {
     "single bars": "17|a dog runs\n18|a cat\n",
     "files and bars": "p0.jpg | a dog runs\np1.jpg | a cat\n",
     "files with blanks": "my dog 1.jpg\ta dog runs\nmy dog 2.jpg\ta cat\n",
+    "one line of a file with blanks": "my dog.JPG\ta dog runs\n",
     "files with blanks and commas": "my dog 1.jpg,a dog runs\nmy dog 2.jpg,a cat\n",
 }
 OTHER = {
