@@ -239,13 +239,6 @@ def test_unrated_samples_are_refused(tmp_path):
             load(path, on_error=on_error)
 
 
-def test_ratings_in_columns_of_other_names_are_named(tmp_path):
-    path = tmp_path / "wide.csv"
-    path.write_text("caption,worker,r1,r2\na dog,w,1,\na cat,w,0.5,0\n")
-    with pytest.raises(DataError, match=r"'rating', or .*fill nothing: 'r1', 'r2'\)$"):
-        load(str(path))
-
-
 def test_unrated_rows_among_others_are_named_or_left_out_and_counted(data, caplog):
     rows = [json.loads(line) for line in Path(data).read_text("utf-8").splitlines()]
     rows[5]["candidate"] = ""

@@ -43,6 +43,13 @@ def test_rows_without_a_rating_are_left_out_by_their_numbers_in_the_file():
         rated_rows("r.jsonl", [first, second, third], {1, 3}, "raise")
 
 
+def test_ratings_in_columns_of_other_names_are_named(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("caption,worker,r1,r2\na dog,w,1,\na cat,w,0.5,0\n")
+    with pytest.raises(DataError, match=r"'rating', or .*fill nothing: 'r1', 'r2'\)$"):
+        loaded(path, pictured=False)
+
+
 def test_rows_of_a_damaged_image_are_left_out_and_named(pictured, caplog, capsys):
     module = loaded(pictured, pictured=True, on_error="skip")
     assert len(module.samples) == 18
