@@ -12,7 +12,7 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import parse_reward
 from suisei.captioning.rewards import LOWEST
 from suisei.cli import counted
-from suisei.data.sample import CaptionSample, is_wordless
+from suisei.data.sample import CaptionSample, is_blank, is_wordless
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
 from suisei.metaeval.settings import Resampling
@@ -34,7 +34,7 @@ METRICS = (
 _EXAMPLES = 5
 """Images that are shown per metric."""
 EMPTY_CAPTION = "."
-"""Stands for a caption without a word, which has the worst score of every metric whatever that says of it."""
+"""Stands for an empty caption, which has the worst score of every metric whatever that says of it."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def compare_captions(
     samples = {
         system: [
             CaptionSample(
-                EMPTY_CAPTION if is_wordless(text) else text,
+                EMPTY_CAPTION if is_blank(text) else text,
                 pair.captions,
                 pair.image,
                 language=language,

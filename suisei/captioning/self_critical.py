@@ -30,7 +30,7 @@ from suisei.captioning.policy import (
     token_log_probs,
 )
 from suisei.captioning.rewards import CaptionReward, Rewards
-from suisei.data.sample import LANGUAGES, CaptionSample, is_wordless
+from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
 from suisei.progress import progress_bar
@@ -359,11 +359,11 @@ class SelfCritical(StepTraining):
             )
 
     def _measured(self, pairs: Sequence[CaptionedImage], texts: Sequence[str]) -> dict[str, float]:
-        """Return the watched metrics of the captions that have a word."""
+        """Return the watched metrics of the captions that are not empty."""
         samples = [
             CaptionSample(text, pair.captions, language=self.language)
             for pair, text in zip(pairs, texts, strict=True)
-            if not is_wordless(text)
+            if not is_blank(text)
         ]
         return {
             f"val_{metric.name}": metric.corpus_score(samples, metric.score(samples)) if samples else math.nan

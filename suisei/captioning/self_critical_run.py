@@ -24,7 +24,7 @@ from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.self_critical import SelfCritical
 from suisei.cli import counted, safe_console
-from suisei.data.sample import is_wordless
+from suisei.data.sample import is_blank
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
 from suisei.metaeval.terminal import FittedTable
@@ -192,7 +192,7 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
             options=model.reward_options or (),
         )
         for system, samples in found.samples.items():
-            spoken = [own for own, text in zip(samples, texts[system], strict=True) if not is_wordless(text)]
+            spoken = [own for own, text in zip(samples, texts[system], strict=True) if not is_blank(text)]
             if spoken:
                 write_samples(stage / f"captions_{system}.jsonl", spoken)
         content["comparison"] = found.as_dict()

@@ -178,7 +178,8 @@ def test_captions_that_look_english_are_rewarded_and_measured_in_their_language(
     rewards = model._reward([[text] for text in texts], pairs)
     assert rewards.total.ravel().tolist() == [3 / 20, 0, 6 / 20, 0]
     measured = model._measured(pairs, texts)
-    assert measured["val_length"] == pytest.approx((3 / 20 + 6 / 20) / 2)  # of those that have a word
+    assert measured["val_length"] == pytest.approx((3 / 20 + 6 / 20) / 2)  # of those that are not empty
+    assert model._measured(pairs[:2], ["ABC", "."])["val_length"] < 3 / 20  # a mark alone is counted
 
 
 PARTS = ("policy_loss", "kl", "cross_entropy")
