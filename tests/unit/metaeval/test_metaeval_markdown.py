@@ -56,3 +56,10 @@ def test_what_means_nothing_stays_as_it_is():
 
 def test_code_is_one_line_and_may_hold_backticks():
     assert shown(markdown_code("a\n`b`"))[0].strip() == "a `b`"
+
+
+def test_titles_are_seen_as_they_are():
+    sections = tuple(Section(title, (Row("m", {"x": Cell(0.5)}),)) for title in ("overall", "system <unk>"))
+    text, _ = shown(Table("by *ours*", {"x": "x"}, sections).to_markdown())
+    assert text.startswith("by *ours*\n")
+    assert "\nsystem <unk>\n" in text
