@@ -353,12 +353,13 @@ def test_outcomes_have_values_distributions_and_readable_examples():
     lines = "\n".join(example_lines([japanese, english]))
     assert f"**half** (English): {example.original}\n  → {example.changed} (length" in lines
     assert example_lines([]) == []
-    named = [replace(japanese, metric="a*b*", examples={"typical": replace(example, original="a <unk>")})]
+    marked = {"typical": replace(example, original="a <unk>", changed="*a*")}
+    named = [replace(japanese, metric="a*b*", examples=marked)]
     assert r"(Japanese): a \<unk>" in example_lines(named)[2]
-    assert r"(a\*b\* " in example_lines(named)[3]
+    assert r"→ \*a\* (a\*b\* " in example_lines(named)[3]
     plain = "\n".join(example_lines(named, markdown=False))
     assert "a <unk>" in plain
-    assert "(a*b* " in plain
+    assert "→ *a* (a*b* " in plain
 
 
 def test_the_example_of_a_change_that_should_not_matter_is_the_one_that_costs_most():
