@@ -156,6 +156,19 @@ def test_a_run_that_was_interrupted_goes_on_from_what_is_kept(rows, tmp_path, ca
     assert (tmp_path / "best.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_a_folder_that_keeps_no_scores_is_refused_before_the_input_is_read(tmp_path):
+    (tmp_path / "kept").touch()
+    with pytest.raises(ConfigError, match=r"--keep .*kept"):
+        run(
+            tmp_path / "absent.jsonl",
+            tmp_path / "best.jsonl",
+            "--metrics",
+            "rouge-l",
+            "--keep",
+            tmp_path / "kept",
+        )
+
+
 class Seeing(Metric):
     """Scores captions of one image alone."""
 

@@ -357,6 +357,19 @@ def test_an_image_of_a_source_is_found_whether_its_name_is_composed_or_not(tmp_p
         assert [found.image, *found.generated_images] == [file, *([file] if kind == "pairs.jsonl" else [])]
 
 
+@pytest.mark.parametrize("place", ["val2014", "."])
+def test_an_image_of_a_karpathy_split_is_found_in_its_folder_or_without_however_it_is_composed(
+    tmp_path, place
+):
+    file = tmp_path / place / unicodedata.normalize("NFC", "ガード.png")
+    file.parent.mkdir(exist_ok=True)
+    picture().save(file)
+    name = unicodedata.normalize("NFD", file.name)
+    image = {"filepath": "val2014", "filename": name, "split": "train", "sentences": [{"raw": "one"}]}
+    (tmp_path / "split.json").write_text(json.dumps({"images": [image]}))
+    assert [found.image for found in read_sources(f"{tmp_path / 'split.json'}:train")] == [file]
+
+
 def test_sources_are_read_of_a_karpathy_split(tmp_path):
     (tmp_path / "images").mkdir()
     picture().save(tmp_path / "images" / "a.png")
