@@ -96,7 +96,11 @@ class RunCLI(LightningCLI):
             seed_everything_default=0,
             trainer_defaults=dict(trainer_defaults),
             parser_class=PlainParser,
-            parser_kwargs={"prog": "suisei train", "description": about.split("\n\n")[0]},
+            parser_kwargs={
+                "prog": "suisei train",
+                "description": about.split("\n\n")[0],
+                "allow_abbrev": False,
+            },
             args=list(arguments),
         )
 

@@ -38,6 +38,8 @@ _WITHIN = re.compile(
     r"- Problem with given class_path '[\w.]+': (.*) - Expected a NoneType Given value type: .*"
 )
 """What the parser says of settings that may be null, and of what is wrong within them."""
+_GROUP = re.compile(r"(?<!['\w])(?!Literal|Path)[A-Z]\w+")
+"""The class of a group of settings among the types that a message lists."""
 _UNKNOWN = re.compile(
     r"(?:Group '([\w.]+)' does not accept option|Option|unrecognized arguments:) (?:'|--)([\w.]+).*"
 )
@@ -64,6 +66,7 @@ def _one_of(text: str) -> str:
     if found is not None:
         name, kinds, value = found.groups()
         kinds = re.sub(r"\b(?:\w+\.)+", "", kinds.replace("NoneType", "null"))
+        kinds = _GROUP.sub("settings of its own", kinds)
         text = f"{name}: expected {' or '.join(re.split(r', (?![^[]*])', kinds))}, got {value!r}"
     listed = re.search(r"[Ee]xpected .*\b(tuple|list)\b", text)
     return f"{text}; a list is one word, as '[1,5]'" if listed else text

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suisei.cli import safe_console, say
+from suisei.cli import counted, safe_console, say
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.encoders.text import TextEncoder
@@ -67,8 +67,8 @@ def run_pretraining(cli: Any) -> None:
         states.forget()
     console = safe_console()
     for when, figures in report["retrieval"].items():
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        say(console, f"{when}: {shown}")
+        found = (f"{name} {value:.3f}" for name, value in figures.items() if name != "images")
+        say(console, f"{when}: {', '.join(found)} of {counted(int(figures['images']), 'image')}")
     say(console, f"text encoder: {folder / 'text'}")
 
 

@@ -18,7 +18,7 @@ SMALL = [
 
 
 @pytest.mark.slow
-def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path):
+def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path, capsys):
     folder = tmp_path / "run"
     arguments = ["--config", "pretrain.yaml", *SMALL, "--model.pretraining.epochs=24", f"--output={folder}"]
     assert main(arguments) == 0
@@ -28,6 +28,8 @@ def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path):
     found = report["retrieval"]
     assert found["after"]["images"] == found["before"]["images"] > 10
     assert found["after"]["recall@10"] > found["before"]["recall@10"]
+    said = f"recall@10 {found['after']['recall@10']:.3f} of {found['after']['images']} images"
+    assert said in capsys.readouterr().out
 
     metric = tmp_path / "metric"
     arguments = [

@@ -72,7 +72,7 @@ def test_nothing_that_a_nested_config_names_is_imported(settings, tmp_path, monk
 
 
 PARTS = ("config", "model", "data", "trainer", "checkpoint", "early_stopping")
-NAMED = [*PARTS, *(f"--{part}=" for part in PARTS), "--conf=", "-c"]
+NAMED = [*PARTS, *(f"--{part}=" for part in PARTS), "-c"]
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join(['*' + before] * 10)}]\n"
     for before, name in itertools.pairwise(["a", "b", "c", "d", "e"])
@@ -92,7 +92,7 @@ def test_a_file_that_a_setting_names_has_the_limits_of_a_config(named, tmp_path,
     ):
         (tmp_path / "bomb.yaml").write_text(text)
         if "early_stopping" in named:  # which may be null, so that the parser says what it expected
-            message = "expected Stopping or null"
+            message = "expected settings of its own or null"
         with pytest.raises(ConfigError, match=message) as error:
             train_module.make_cli(arguments)
         assert "\n" not in str(error.value)
@@ -262,7 +262,14 @@ def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, ca
             "rating_scale: expected tuple[float, float] or null, got '1'; a list is one word",
         ),
         ("--trainer.max_epochs many", "max_epochs: expected int or null, got 'many' (suisei train"),
-        ("--early_stopping no", "early_stopping: expected Stopping or null, got 'no' (suisei train"),
+        (
+            "--early_stopping no",
+            "early_stopping: expected settings of its own or null, got 'no' (suisei train",
+        ),
+        (
+            "--trainer.max_step 3",
+            "unrecognized arguments: --trainer.max_step 3; did you mean --trainer.max_steps",
+        ),
         ("--early_stopping.patience x", "early_stopping.patience: Expected a int. Got value: x (suisei"),
         ("--data.fractions 0.8 0.1 0.1", "a list is one word, as '[1,5]'"),
     ],
