@@ -83,7 +83,7 @@ class Ridge(Metric):
 
         rated = _usable(as_samples(samples))
         usable = self._widened(rated)
-        captions = {caption for s in usable for caption in (s.candidate, *s.references)}
+        captions = {_one_spaced(caption) for s in usable for caption in (s.candidate, *s.references)}
         self._vectorizer = self._make_vectorizer(min(self.least, len(captions)))
         self._vectorizer.fit(sorted(captions))
         target = _targets(usable) - _offsets(usable, len(rated))
@@ -182,7 +182,7 @@ class Ridge(Metric):
         for sample in samples:
             for caption in (sample.candidate, *sample.references):
                 rows.setdefault(caption, len(rows))
-        vectors = self._vectorizer.transform(list(rows))
+        vectors = self._vectorizer.transform(list(map(_one_spaced, rows)))
         candidate = vectors[[rows[sample.candidate] for sample in samples]]
         reference = vectors[[rows[sample.references[0]] for sample in samples]]
         for place in range(1, max(len(sample.references) for sample in samples)):
@@ -191,6 +191,11 @@ class Ridge(Metric):
         difference = candidate - reference
         parts = [candidate.multiply(reference), difference.maximum(0), (-difference).maximum(0)]
         return sparse.hstack(parts).tocsr()
+
+
+def _one_spaced(caption: str) -> str:
+    """Return a caption with one plain space between words, whichever white space it had there."""
+    return " ".join(caption.split())
 
 
 CHUNK = 4096

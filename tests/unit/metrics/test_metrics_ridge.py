@@ -84,6 +84,20 @@ def test_it_learns_what_is_shared_and_keeps_it(tmp_path):
         Ridge().fit([CaptionSample("a")])
 
 
+@pytest.mark.parametrize("space", ["\u3000", "\u00a0", "\t", "\n", "  "])
+def test_white_space_is_a_space_whichever_it_is(space):
+    spaced = [CaptionSample("a red dog", references=("a dog", "the red dog"), rating=r) for r in (0.2, 0.8)]
+    other = [
+        CaptionSample(f"a{space}red{space}dog", references=(f"a{space}dog", "the red dog"), rating=s.rating)
+        for s in spaced
+    ]
+    plain, odd = Ridge(alpha=0.5, least=1), Ridge(alpha=0.5, least=1)
+    plain.fit([*samples(), *spaced])
+    odd.fit([*samples(), *other])
+    np.testing.assert_array_equal(plain.score(spaced), plain.score(other))
+    np.testing.assert_array_equal(plain.score(spaced), odd.score(spaced))
+
+
 def test_samples_beyond_the_first_chunk_get_their_own_scores(monkeypatch):
     ridge = Ridge(alpha=0.5, least=1)
     ridge.fit(samples())
