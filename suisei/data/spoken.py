@@ -16,6 +16,7 @@ from suisei.data.splits import group_of
 _KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LATIN = re.compile("[A-Za-z\u00aa-\u024f\u1e00-\u1eff\uff21-\uff5a]")
+_FULL_STOP = re.compile(r"(?<=[^\s.．。｡])\s*[.．。｡]$")
 _CHINESE = 8
 """So many ideographs without any kana are a sentence in Chinese: no caption of Shichimi or JSTS is."""
 
@@ -29,6 +30,21 @@ def with_own_references(samples: Sequence[CaptionSample]) -> tuple[list[CaptionS
     """
     found = [_own_alone(sample) for sample in samples]
     return [sample for sample, _ in found], [across for _, across in found]
+
+
+def without_full_stop(sample: CaptionSample) -> CaptionSample:
+    """Return a sample whose Japanese captions have no full stop at their end, which some writers set.
+
+    Several stops in a row stay, and captions that are nothing else.
+    """
+    own = language_of(sample) == "ja"
+    candidate = _FULL_STOP.sub("", sample.candidate) if own else sample.candidate
+    references = tuple(
+        _FULL_STOP.sub("", text) if detect_language(text) == "ja" else text for text in sample.references
+    )
+    if (candidate, references) == (sample.candidate, tuple(sample.references)):
+        return sample
+    return replace(sample, candidate=candidate, references=references)
 
 
 def count_across(samples: Iterable[CaptionSample]) -> int:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.data.spoken import with_own_references
+from suisei.data.spoken import with_own_references, without_full_stop
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import (
     choose_device,
@@ -157,7 +157,7 @@ class SuiSeiMetric(Metric):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Score samples with extra inputs replaced, see :class:`suisei.explain.interfaces.ReadsInputs`."""
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
-        samples, across = self._told_apart(samples)
+        samples, across = self._as_read(samples)
         extras = self.extras.compute(samples)
         scores, inputs = self._compute(samples, extras, across, replaced=values, batch_size=batch_size)
         scores[list(self.missing(samples))] = np.nan
@@ -179,7 +179,7 @@ class SuiSeiMetric(Metric):
 
     def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
         """Return what both models say of a sample, see :class:`suisei.explain.interfaces.AsksSecond`."""
-        samples, across = self._told_apart([sample])
+        samples, across = self._as_read([sample])
         for asked in self._seconds.asked(samples, across, sharing=False):  # one at most: languages differ
             own, _ = self._compute(samples, self.extras.compute(samples), across, batch_size=1)
             second = float(asked.said(1)[0])
@@ -204,11 +204,12 @@ class SuiSeiMetric(Metric):
         """Whether as a second model it can read what the first has computed of its samples without images."""
         bridged = self.regressor.start is not None and self.regressor.start.bridge is not None
         looks = "image" in frozenset().union(*self.extras.needs().values())
-        return bool(self.regressor.columns.aligned) and not (bridged or looks)
+        reads_all = self.regressor.config.fusion.full_stop
+        return bool(self.regressor.columns.aligned) and reads_all and not (bridged or looks)
 
     def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return the middle of the largest and the mean cosine over references, float64 [N]; NaN without."""
-        table = SampleTable(samples, with_images=False)
+        table = SampleTable(self._without_full_stops(samples), with_images=False)
         collate, found = Collator(table), np.full(len(table), np.nan)
         with torch.inference_mode(), matrix_products(self.precision):
             with progress_bar("encoding captions", len(table.captions)) as advance:
@@ -225,7 +226,7 @@ class SuiSeiMetric(Metric):
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.regressor.start is None:  # another model has no score of such samples, see missing()
             self._warn_blind(samples)
-        samples, across = self._told_apart(samples)
+        samples, across = self._as_read(samples)
         scores = np.empty(len(samples))
         with progress_bar("scoring", len(samples), shown=progress, unit="samples") as advance:
             for rows in windows(samples, WINDOW):
@@ -253,15 +254,19 @@ class SuiSeiMetric(Metric):
             second.weigh(scores, extras, list(self.extras.metrics), batch_size)
         return scores
 
-    def _told_apart(
-        self, samples: Sequence[CaptionSample]
-    ) -> tuple[Sequence[CaptionSample], list[bool] | None]:
-        """Return samples as the model reads their references, and which have none in their own language.
+    def _as_read(self, samples: Sequence[CaptionSample]) -> tuple[Sequence[CaptionSample], list[bool] | None]:
+        """Return samples as the model reads them, and which have no reference in their own language.
 
         The latter is None for a model that does not tell languages apart.
         """
         start = self.regressor.start
+        samples = self._without_full_stops(samples)
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
+
+    def _without_full_stops(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
+        """Return samples without the full stops that the model is not to read, if it is not."""
+        read = self.regressor.config.fusion.full_stop
+        return samples if read else [without_full_stop(sample) for sample in samples]
 
     def _compute(
         self,

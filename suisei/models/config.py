@@ -37,6 +37,7 @@ FUSION: dict[str, Rule] = {
     "image_similarity": SWITCH,
     "alignment": SWITCH,
     "extra_inputs": Several(NAME, 0, 100),
+    "full_stop": SWITCH,
 }
 HEAD: dict[str, Rule] = {
     "hidden": Several(at_least(1, WIDTH), 0, 16),
@@ -71,6 +72,9 @@ class FusionConfig:
             (:mod:`suisei.models.alignment`).
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
+        full_stop: whether scores are of captions with the full stop at their end where they are Japanese.
+            Where few captions of the training data have one, a candidate is rated by whether its references
+            do: false leaves it out when captions are scored; training reads them as they are written.
     """
 
     poolings: Sequence[str] = ("idf", "mean")
@@ -81,6 +85,7 @@ class FusionConfig:
     image_similarity: bool = False
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
+    full_stop: bool = True
 
     def __post_init__(self) -> None:
         check_settings("model.fusion", self, FUSION)

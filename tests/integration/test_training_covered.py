@@ -43,6 +43,7 @@ COVERED = {
         "model.fusion.alignment",
         "model.fusion.extra_inputs",
     ),
+    "test_full_stops_of_japanese_captions_may_be_left_out": ("model.fusion.full_stop",),
     "test_head_of_the_model": (
         "model.head.hidden",
         "model.head.activation",
@@ -157,7 +158,7 @@ def test_every_option_has_a_test_and_there_are_not_too_many():
     owners |= {"pacs.model.": PacTraining, "pacs.data.": PairDataModule}
     options = [option for prefix, kind in owners.items() for option in options_of(kind, prefix)]
     assert sorted(options) == sorted(option for covered in COVERED.values() for option in covered)
-    assert len(options) <= 99
+    assert len(options) <= 100
     defined = Counter(
         node.name
         for path in Path(__file__).parents[1].rglob("test_*.py")

@@ -39,3 +39,13 @@ def test_the_model_in_the_package_gives_its_golden_scores(dozen):
     expected = golden(make_golden.SMALL_SCORES)
     assert expected.std() > 0.01
     assert metric.score(dozen) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_the_model_in_the_package_reads_no_full_stop_of_japanese_captions():
+    metric = load(None, device="cpu", precision="fp32", cache="off")
+    stopped, bare = (
+        ("犬が公園を走っている。", "赤いボールが机の上にある。"),
+        ("犬が公園を走っている", "赤いボールが机の上にある"),
+    )
+    scores = metric.score([bare[0], stopped[0]] * 2, references=[[bare[1]]] * 2 + [[stopped[1]]] * 2)
+    assert scores == pytest.approx([scores[0]] * 4, abs=TOLERANCE)

@@ -12,6 +12,7 @@ from suisei.data.spoken import (
     language_notes,
     references_in,
     with_own_references,
+    without_full_stop,
 )
 
 
@@ -30,6 +31,32 @@ from suisei.data.spoken import (
 def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kept, across):
     (found,), flags = with_own_references([sample])
     assert (found.references, flags) == (kept, [across])
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("犬が走る。", "犬が走る"),
+        ("犬が走る．", "犬が走る"),
+        ("犬が走る.", "犬が走る"),
+        ("犬が走る 。", "犬が走る"),
+        ("犬が走る", "犬が走る"),
+        ("犬。猫。", "犬。猫"),
+        ("犬が走る。。", "犬が走る。。"),
+        ("犬が走る...", "犬が走る..."),
+        ("。", "。"),
+        ("a dog runs.", "a dog runs."),
+    ],
+)
+def test_the_full_stop_of_japanese_captions_is_not_read(written, read):
+    found = without_full_stop(CaptionSample(written, (written, "a red ball."), id="1"))
+    assert found == CaptionSample(read, (read, "a red ball."), id="1")
+
+
+def test_the_language_of_a_sample_says_whether_its_full_stop_is_read():
+    assert without_full_stop(CaptionSample("ABC.", ("犬。",), language="ja")).candidate == "ABC"
+    sample = CaptionSample("犬 ABC。", ("a dog.",), language="en")
+    assert without_full_stop(sample) is sample
 
 
 def test_an_image_lends_its_references_to_all_its_captions():

@@ -143,6 +143,26 @@ def test_what_a_model_reads_is_what_its_score_depends_on(
     assert f"{3 - len(reads)} of 3 samples are scored from the candidate alone" in caplog.text
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_full_stops_of_japanese_captions_may_be_left_out(build_regressor, tmp_path, read):
+    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["chrf"], "full_stop": read}
+    extras = ExtraInputs(fusion["extra_inputs"])
+    save_model(tmp_path / "model", build_regressor(**fusion), extras=extras.state())
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    bare, stopped = (
+        CaptionSample("犬が走る", ("犬が公園を走る",)),
+        CaptionSample("犬が走る。", ("犬が公園を走る。",)),
+    )
+    mixed = CaptionSample("犬が走る。", ("犬が公園を走る",))
+    one, two, three = metric.score([bare, stopped, mixed])
+    assert (one == two == three) is not read
+    assert (metric.reference_cosines([bare]) == metric.reference_cosines([mixed])).all() != read
+    own, inputs = metric.score_replaced([bare, mixed], np.full((2, len(metric.input_columns())), np.nan))
+    assert (own[0] == own[1]) is not read
+    assert (inputs[0] == inputs[1]).all() != read
+    assert metric.takes_over is read
+
+
 def test_the_same_picture_under_another_name_or_in_memory_gives_the_same_score(metric, pictures, tmp_path):
     from PIL import Image
 
