@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from suisei.captioning.pieces import FILE as TOKENIZER
 from suisei.captioning.transformer import LAYERS, TransformerConfig
 from suisei.data.checksums import sha256_of
 from suisei.data.sample import LANGUAGE_NAMES, LANGUAGES
+from suisei.data.writers import replacing_folder
 from suisei.encoders.rules import check_folder
 from suisei.encoders.weights import save_weights
 from suisei.errors import ModelError
@@ -57,10 +57,7 @@ def save_captioner(model: Any, folder: Path, card: str = "") -> None:
     Raises:
         OSError: it cannot be written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
-        new = Path(name) / "new"
-        new.mkdir()
+    with replacing_folder(folder) as new:
         save_weights(model.state_dict(), new / WEIGHTS)
         model.pieces.save(new)
         (new / CARD).write_text(card or _plain_card(model), encoding="utf-8")
@@ -76,9 +73,6 @@ def save_captioner(model: Any, folder: Path, card: str = "") -> None:
         }
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (new / CONFIG).write_text(text, encoding="utf-8")
-        if folder.exists():
-            folder.rename(Path(name) / "old")
-        new.rename(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -29,6 +28,7 @@ from suisei.captioning.hf_checks import (
 )
 from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
+from suisei.data.writers import replacing_folder
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, quiet_transformers
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file, read_settings
 from suisei.encoders.text_parts import load_tokenizer
@@ -155,16 +155,9 @@ class HfCaptioner(CaptionModel):
 
     def save(self, folder: Path | str) -> None:
         """Write Hugging Face's own folder, with safetensors; one that is there is replaced."""
-        folder = Path(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        inside = tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-")
-        with quiet_transformers(), inside as name:
-            new = Path(name) / "new"
+        with quiet_transformers(), replacing_folder(Path(folder)) as new:
             for part in (self.network, self.tokenizer, self.processor):
                 part.save_pretrained(new)
-            if folder.exists():
-                folder.rename(Path(name) / "old")
-            new.rename(folder)
 
 
 class EncoderDecoderCaptioner(HfCaptioner):

@@ -98,6 +98,31 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Give a new folder, which is in the place of ``folder`` when the block ends well.
+
+    Where it cannot be put there, what was there stays.
+
+    Raises:
+        OSError: it cannot be written, or not be put there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+        new, aside = Path(name) / folder.name, Path(name) / "old"
+        new.mkdir()
+        yield new
+        replaced = folder.exists()
+        if replaced:
+            folder.rename(aside)
+        try:
+            new.rename(folder)
+        except OSError:
+            if replaced:
+                aside.rename(folder)
+            raise
+
+
 def temporaries(path: Path) -> Iterator[Path]:
     """Yield what :func:`replacing` has left of a path where its process was killed, and of no other path.
 

@@ -17,7 +17,6 @@ fill.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any
 from torch import Tensor
 
 from suisei.data.checksums import sha256_of
+from suisei.data.writers import replacing_folder
 from suisei.encoders.rules import built_from
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import save_weights
@@ -106,14 +106,10 @@ def save_model(
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
         ModelError: a second model has a second itself.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
-        new = Path(name) / folder.name
-        new.mkdir()
+    with replacing_folder(folder) as new:
         config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
         config |= {"ratings": dict(ratings)} if ratings else {}
         _complete(new, config, card, seconds)
-        put_in_place(new, folder, aside=Path(name) / "old")
 
 
 def save_pair(folder: Path, first: LoadedModel, second: Second, *, card: str = "") -> None:
@@ -169,12 +165,9 @@ def _save_as_stored(
     folder: Path, model: LoadedModel, config: dict[str, Any], card: str, seconds: Sequence[Second]
 ) -> None:
     """Write a folder of the files of another, with a config, a card and second models of its own."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
-        new = Path(name) / folder.name
+    with replacing_folder(folder) as new:
         copied(model.path, new, (own for own in config["sha256"] if own.split("/")[0] not in LEFT_OUT))
         _complete(new, config, card, seconds)
-        put_in_place(new, folder, aside=Path(name) / "old")
 
 
 def _complete(new: Path, config: dict[str, Any], card: str, seconds: Sequence[Second]) -> None:
@@ -183,10 +176,10 @@ def _complete(new: Path, config: dict[str, Any], card: str, seconds: Sequence[Se
         _write_second(new / name, second, config)
     config |= settings_for(seconds)
     (new / "README.md").write_text(card, encoding="utf-8")
-    _sign(new, config)
+    sign(new, config)
 
 
-def _sign(new: Path, config: dict[str, Any]) -> None:
+def sign(new: Path, config: dict[str, Any]) -> None:
     """Write a folder's config.json, with the checksums of all other files and its own."""
     config["sha256"] = checksums(new)
     config["sha256"]["config.json"] = own_checksum(config)
@@ -231,20 +224,7 @@ def _write_second(new: Path, second: Second, first: Mapping[str, Any]) -> None:
     new.mkdir()
     regressor = load_model(second.folder, lambda _: None, within=second.within).regressor
     save_weights(network_of(regressor), new / "model.safetensors")
-    _sign(new, settings_of(config, first))
-
-
-def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
-    """Rename ``new`` to ``folder``; what was there goes ``aside``, and comes back if that fails."""
-    replaced = folder.exists()
-    if replaced:
-        folder.rename(aside)
-    try:
-        new.rename(folder)
-    except OSError:
-        if replaced:
-            aside.rename(folder)
-        raise
+    sign(new, settings_of(config, first))
 
 
 def is_model_folder(path: str | Path) -> bool:

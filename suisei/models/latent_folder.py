@@ -1,6 +1,6 @@
 """The folder of a trained latent reconstruction: all that scoring needs, checked when it is read.
 
-config.json         format, sizes, architecture of the image tower, training facts, checksums
+config.json         format, sizes, architecture of the image tower, checksums
 model.safetensors   weights of image tower, mapper and the captions' side
 tokenizer/          the language model's tokenizer
 README.md           the model card
@@ -10,8 +10,6 @@ As in a model folder (:mod:`suisei.models.folder`), nothing in it is executed or
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from suisei.data.writers import replacing_folder
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import built_from, check_folder
 from suisei.encoders.text_parts import read_tokenizer
@@ -26,8 +25,8 @@ from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, save_weights, weight_shapes
 from suisei.errors import ModelError
 from suisei.models import latent, prefix_mapper
-from suisei.models.folder import put_in_place
-from suisei.models.folder_checks import checksums, own_checksum, read_config, verify_files
+from suisei.models.folder import sign
+from suisei.models.folder_checks import read_config, verify_files
 from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape
 from suisei.models.prefix_mapper import MapperShape, PrefixMapper
 from suisei.version import __version__
@@ -46,10 +45,7 @@ def save_latent(folder: Path, model: LatentModel, card: str = "") -> None:
         model: the model.
         card: text of the model card.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
-        new = Path(name) / folder.name
-        new.mkdir()
+    with replacing_folder(folder) as new:
         save_weights(model.state_dict(), new / "model.safetensors")
         model.tokenizer.save_pretrained(new / "tokenizer")
         (new / "README.md").write_text(card, encoding="utf-8")
@@ -60,12 +56,8 @@ def save_latent(folder: Path, model: LatentModel, card: str = "") -> None:
             "shape": model.captions.shape.as_dict(),
             "mapper": model.mapper.shape.as_dict(),
             "image": model.image.architecture(),
-            "sha256": checksums(new),
         }
-        config["sha256"]["config.json"] = own_checksum(config)
-        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-        (new / "config.json").write_text(text, encoding="utf-8")
-        put_in_place(new, folder, aside=Path(name) / "old")
+        sign(new, config)
 
 
 def load_latent(path: str | Path) -> tuple[LatentModel, str]:

@@ -12,6 +12,7 @@ from PIL import Image
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.paths import ANYWHERE
 from suisei.data.sample import CaptionSample, Rating
+from suisei.data.writers import replacing_folder
 from suisei.errors import ConfigError, DataError
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
@@ -87,6 +88,28 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path):
         write_samples(path, [CaptionSample("new"), CaptionSample("half \ud83d")])
     assert read_samples(path)[0].candidate == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "old.txt").write_text("old")
+    rename = Path.rename
+
+    def fails(self, target):
+        if target == folder and (self / "new.txt").exists():
+            raise OSError("no space left")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="no space left"), replacing_folder(folder) as new:
+        (new / "new.txt").write_text("new")
+    assert [path.name for path in folder.iterdir()] == ["old.txt"]
+    monkeypatch.undo()
+    with replacing_folder(folder) as new:
+        (new / "new.txt").write_text("new")
+    assert [path.name for path in folder.iterdir()] == ["new.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
