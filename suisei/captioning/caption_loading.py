@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from suisei.captioning.caption_folder import CONFIG, TOKENIZER, WEIGHTS, read_config
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower
@@ -16,7 +14,7 @@ from suisei.captioning.transformer import TransformerConfig
 from suisei.data.checksums import sha256_of
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import built_from
-from suisei.encoders.weights import Unfilled, check_fit, read_weights, weight_shapes
+from suisei.encoders.weights import built_and_filled
 from suisei.errors import ModelError
 from suisei.models.folder_checks import RESTORE
 
@@ -41,8 +39,7 @@ def load_captioner(folder: str | Path) -> Captioner:
 
 
 def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:
-    """Build the model, first without memory, to compare its size with that of its weights."""
-    pieces, path = Pieces.read(folder), folder / WEIGHTS
+    pieces = Pieces.read(folder)
     layers = TransformerConfig(**config["layers"])
 
     def made() -> Captioner:
@@ -50,9 +47,4 @@ def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:
         tower = GridTower(image, config["last_norm"])
         return Captioner(tower, layers, pieces, config["languages"])
 
-    with torch.device("meta"), Unfilled():
-        check_fit(made(), weight_shapes(path), str(path))
-    with Unfilled():
-        model = made()
-    model.load_state_dict(read_weights(path))
-    return model.eval()
+    return built_and_filled(made, folder / WEIGHTS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -18,6 +19,8 @@ SMALL_MODEL = 10_000_000
 """Numbers that a model may have beyond what its file could hold: they cost little memory."""
 SHOWN_KEYS = 5
 """How many keys an error message lists."""
+
+_Model = TypeVar("_Model", bound=nn.Module)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -81,6 +84,27 @@ class Unfilled(TorchFunctionMode):
         if getattr(func, "__module__", None) == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
         return func(*args, **kwargs)
+
+
+def built_and_filled(make: Callable[[], _Model], path: Path) -> _Model:
+    """Build a model, first without memory, to compare its size with that of its weights, and fill it.
+
+    Args:
+        make: builds the model, with whatever weights.
+        path: a safetensors file with all of its weights.
+
+    Returns:
+        The model in evaluation mode, on the CPU.
+
+    Raises:
+        ModelError: as :func:`fit_weights`, or no readable file.
+    """
+    with torch.device("meta"), Unfilled():
+        check_fit(make(), weight_shapes(path), str(path))
+    with Unfilled():
+        model = make()
+    model.load_state_dict(_read_safetensors(path))
+    return model.eval()
 
 
 def take_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -14,15 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-
 from suisei.data.writers import replacing_folder
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import built_from, check_folder
 from suisei.encoders.text_parts import read_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
-from suisei.encoders.weights import Unfilled, check_fit, save_weights, weight_shapes
+from suisei.encoders.weights import built_and_filled, save_weights
 from suisei.errors import ModelError
 from suisei.models import latent, prefix_mapper
 from suisei.models.folder import sign
@@ -80,23 +77,16 @@ def load_latent(path: str | Path) -> tuple[LatentModel, str]:
 
 
 def _build(folder: Path, config: Mapping[str, Any]) -> LatentModel:
-    """Build the model, first without memory, to compare its size with that of its weights."""
     own = check_folder(config["shape"], latent.RULES, "shape", required=tuple(latent.RULES))
     theirs = check_folder(
         config["mapper"], prefix_mapper.RULES, "mapper", required=tuple(prefix_mapper.RULES)
     )
     tokenizer = read_tokenizer(folder / "tokenizer")
     assert isinstance(tokenizer, FolderTokenizer)  # whose two files were among those checked
-    path = folder / "model.safetensors"
 
     def made() -> LatentModel:
         image = ImageEncoder.from_architecture(config["image"])
         captions = CaptionReconstruction(LatentShape(**own))
         return LatentModel(image, PrefixMapper(MapperShape(**theirs)), captions, tokenizer)
 
-    with torch.device("meta"), Unfilled():
-        check_fit(made(), weight_shapes(path), str(path))
-    with Unfilled():
-        model = made()
-    model.load_state_dict(load_file(path))
-    return model.eval().requires_grad_(False)
+    return built_and_filled(made, folder / "model.safetensors").requires_grad_(False)
