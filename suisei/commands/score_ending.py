@@ -70,7 +70,7 @@ def show(content: dict[str, Any], problems: list[DataError], console: Console) -
 def finished_so_far(output: FileOutput | StreamOutput, rows: int, options: argparse.Namespace) -> str:
     """Say what a run that is interrupted leaves, and how to go on."""
     if options.streams:
-        begun = getattr(options, "under_way", 0)  # into a pipe that takes them slowly
+        begun = getattr(output, "under_way", 0)
         some = f", and some of the next {begun:,}, of which the last may be cut off" if begun else ""
         return f"{counted(rows, 'row')} written{some}"
     finished = getattr(output, "rows", 0)

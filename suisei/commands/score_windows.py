@@ -38,7 +38,6 @@ def score_windows(
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
         every = [*job.known, *scored]
-        options.under_way = len(scored)
         try:
             output.write(scored)
             if failed is not None:
@@ -46,7 +45,6 @@ def score_windows(
         except DataError as error:
             kept = getattr(output, "rows", 0)
             raise DataError(f"{error}{_kept(kept, options, 'once there is room')}") from None
-        options.under_way = 0
         done = job.window[: len(every)]
         scorer.add_to_corpora(done, every)
         counts.add(every, (row.sample for row in done if row.sample is not None))

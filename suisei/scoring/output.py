@@ -46,6 +46,9 @@ class StreamOutput:
     Args:
         labels: the score columns.
         path: of a pipe or device; standard output by default.
+
+    Attributes:
+        under_way: rows of a write that has not come to its end, as into a pipe that takes them slowly.
     """
 
     def __init__(self, labels: Sequence[str], path: Path | None = None) -> None:
@@ -62,6 +65,7 @@ class StreamOutput:
         if not self._own and isinstance(self._stream, io.TextIOWrapper):
             self._stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # data, whatever the locale
         self._begun = False
+        self.under_way = 0
 
     def finished(self) -> Iterator[dict[str, Any]]:
         """Yield nothing: what went out is gone."""
@@ -76,6 +80,11 @@ class StreamOutput:
         """
         text = ("" if self._begun else self._format.header()) + self._format.lines(rows)
         self._begun = True
+        self.under_way = len(rows)
+        self._send(text)
+        self.under_way = 0
+
+    def _send(self, text: str) -> None:
         if self._stream is sys.stdout:
             write_output(printable(text) if sys.stdout.isatty() else text)
             return
