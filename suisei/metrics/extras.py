@@ -215,18 +215,20 @@ def _made(kind: str, given: SavedInput) -> Metric:
     if given.encoder is not None:
         return get_metric(kind, encoder=given.encoder, **options)
     if given.folder is None:
-        return _with_tokenizer(kind, options, given)
+        return _with_tokenizer(kind, options)
     from suisei.encoders.dual_parts import check_dual_folder
 
     check_dual_folder(given.folder)
     return get_metric(kind, model=str(given.folder), **options)
 
 
-def _with_tokenizer(kind: str, options: dict[str, Any], given: SavedInput) -> Metric:
-    wanted = options.get("tokenizer")
-    if wanted is None or not hasattr(metric := get_metric(kind), "tokenizer"):
-        return get_metric(kind)
-    return metric if metric.tokenizer.name == wanted else get_metric(kind, **options)
+def _with_tokenizer(kind: str, options: dict[str, Any]) -> Metric:
+    """Make a metric, with the tokenizer that its options name where it has one."""
+    metric, wanted = get_metric(kind), options.get("tokenizer")
+    own = getattr(metric, "tokenizer", None)
+    if wanted is None or own is None or own.name == wanted:
+        return metric
+    return get_metric(kind, **options)
 
 
 def _decisive(settings: Mapping[str, str]) -> dict[str, str]:

@@ -164,9 +164,9 @@ def _is_silent(token: str) -> bool:
 
 
 def _mecab() -> Tokenizer:
-    missing = mecab_missing()
-    if missing:
-        raise UnavailableError(f"tokenizer 'mecab' needs {missing}: pip install {MECAB_PACKAGES}")
+    reason = mecab_reason()
+    if reason:
+        raise UnavailableError(f"tokenizer 'mecab' {reason}")
     surfaces = _surfaces()
 
     def cut(text: str) -> list[str]:
