@@ -134,20 +134,7 @@ def compare_captions(
     names = {canonical(spec).partition(":")[0] for spec in metrics}
     given = [option for option in options if canonical(option.partition("=")[0].rpartition(".")[0]) in names]
     plans = plan_metrics(list(dict.fromkeys(metrics)), options=given)
-    samples = {
-        system: [
-            CaptionSample(
-                EMPTY_CAPTION if is_blank(text) else text,
-                pair.captions,
-                pair.image,
-                language=language,
-                system=system,
-                id=pair.id,
-            )
-            for text, pair in zip(own, pairs, strict=True)
-        ]
-        for system, own in texts.items()
-    }
+    samples = {system: _samples(system, own, pairs, language) for system, own in texts.items()}
     together = [sample for own in samples.values() for sample in own]
     with shared_encoders(within=True):
         shared = next(iter(samples.values()))
@@ -170,6 +157,22 @@ def compare_captions(
     ]
     figures = {system: text_figures(own, language) for system, own in texts.items()}
     return Comparison(samples, outcomes, notes, figures, settings)
+
+
+def _samples(
+    system: str, texts: Sequence[str], pairs: Sequence[CaptionedImage], language: str | None
+) -> list[CaptionSample]:
+    return [
+        CaptionSample(
+            EMPTY_CAPTION if is_blank(text) else text,
+            pair.captions,
+            pair.image,
+            language=language,
+            system=system,
+            id=pair.id,
+        )
+        for text, pair in zip(texts, pairs, strict=True)
+    ]
 
 
 def _with_silence(column: ScoreColumn, silent: np.ndarray) -> ScoreColumn:

@@ -78,7 +78,7 @@ def tell(
     console: Console,
     problems: Sequence[DataError] = (),
 ) -> int:
-    """Write the summary of a set in shards, say what it holds, and return the exit status.
+    """Write the summary of a set in shards, show it, and return the exit status.
 
     Args:
         content: the summary.
@@ -91,10 +91,19 @@ def tell(
     """
     from suisei.data.outputs import raise_first, write_texts
     from suisei.runlog.events import current
-    from suisei.scoring.summary import kind_notes
 
     problems = [*problems, *write_texts([(options.summary, json_text(content))])]
     current().tell("summary", **content)
+    _show(content, options.output, console)
+    raise_first(problems)
+    nothing = not any(entry["n"] for entry in content["metrics"].values())
+    incomplete = content["unread_uids"] if options.uids else {}
+    return 1 if content["failed_shards"] or content["broken_shards"] or incomplete or nothing else 0
+
+
+def _show(content: Mapping[str, Any], output: str, console: Console) -> None:
+    from suisei.scoring.summary import kind_notes
+
     pace = content["scored_now"] / max(1e-9, content["seconds"])
     say(
         console,
@@ -116,23 +125,15 @@ def tell(
         _list(entry["skipped"], content["examples"], console)
     again = "the same command tries again"
     _name(content["unread_uids"], "scored without the uids beside them", console)
-    _name(
-        content["broken_shards"],
-        f"broken, and scored as far as can be read; {again}",
-        console,
-    )
+    _name(content["broken_shards"], f"broken, and scored as far as can be read; {again}", console)
     _name(content["failed_shards"], f"failed; {again}", console)
     if others := content["other_scores"]:
         say(
             console,
-            f"{options.output} has scores of shards that --input does not name: {len(others):,}, such as "
+            f"{output} has scores of shards that --input does not name: {len(others):,}, such as "
             f"{others[0]}; they stay",
             "dim",
         )
-    raise_first(problems)
-    nothing = not any(entry["n"] for entry in content["metrics"].values())
-    incomplete = content["unread_uids"] if options.uids else {}
-    return 1 if content["failed_shards"] or content["broken_shards"] or incomplete or nothing else 0
 
 
 def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Console) -> None:

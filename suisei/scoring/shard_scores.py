@@ -213,15 +213,20 @@ def score_shard(
     report.failed = failed or (report.problem if not report.rows else totals.without_images(task.source))
     if report.failed:
         output.unlink(missing_ok=True)
-        return report
+    else:
+        _write_stats(task, settings, report, identity)
+    return report
+
+
+def _write_stats(task: ShardTask, settings: ShardSettings, report: ShardReport, identity: list[int]) -> None:
+    """Write a report, and what its scores are of, which :func:`finished_report` compares."""
     written = {
-        "input": identity, "output_bytes": output.stat().st_size, "settings": settings.digest,
-        "any_path": _anywhere(settings),
+        "input": identity, "output_bytes": task.output(settings.kind).stat().st_size,
+        "settings": settings.digest, "any_path": _anywhere(settings),
     }  # fmt: skip
     with replacing(task.stats) as temporary:
         text = json.dumps({**report.as_dict(), **written}, ensure_ascii=False, indent=1)
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-    return report
 
 
 def _clear(task: ShardTask, kind: str) -> None:
