@@ -103,6 +103,9 @@ def chosen_devices(options: argparse.Namespace) -> list[str | None]:
     """Return the device of every scoring process, None for the one that ``--device`` names.
 
     With GPUs to count, ``options.device`` becomes the first of them.
+
+    Raises:
+        ConfigError: GPUs are counted and one is named, or there are not so many.
     """
     if options.processes:
         return [None] * int(options.processes)

@@ -28,7 +28,12 @@ def score_windows(
     options: argparse.Namespace,
     console: Console,
 ) -> Iterator[int]:
-    """Score window after window and write each; yields the number of rows of each."""
+    """Score window after window and write each; yields the number of rows of each.
+
+    Raises:
+        DataError: a row that stops the run, images that went away, an output that cannot be written, or one
+            with more rows than the input.
+    """
     finished = output.finished()
     told: set[str] = set()
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):

@@ -59,7 +59,8 @@ class Settings:
         cells: values are text cells of a CSV, so numbers and lists have to be parsed.
         table: rows are of a table or of JSON, whose writers put words where there is no value; lines of text
             and archives of images are what somebody wrote.
-        chosen: which columns the caller says fill a field, as :func:`chosen_columns` returns it.
+        chosen: which columns the caller says fill a field,
+            as :func:`suisei.data.column_names.chosen_columns` returns it.
     """
 
     root: Root

@@ -38,7 +38,8 @@ def caption_lines(
     Args:
         lines: numbered lines.
         what: they are, for messages: "captions" or "references".
-        chosen: which columns a caller says fill a field, as :func:`chosen_columns` returns it.
+        chosen: which columns a caller says fill a field,
+            as :func:`suisei.data.column_names.chosen_columns` returns it.
 
     Raises:
         DataError: the first lines show JSON objects, a table, a header, or a key before each caption.

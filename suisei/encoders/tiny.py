@@ -168,6 +168,9 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int 
         config: width and number of layers.
         vocabulary: number of token ids.
         positions: longest caption in tokens.
+
+    Raises:
+        ConfigError: the width is no multiple of the attention heads.
     """
     from transformers import XLMRobertaConfig, XLMRobertaModel
 

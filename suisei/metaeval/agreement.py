@@ -296,6 +296,9 @@ def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean score, in units of :func:`usual_size`, and the mean rating of each system, [systems].
 
     They are means over captions, of which one with many ratings counts as much as any.
+
+    Raises:
+        CorrelationError: there are fewer than two systems.
     """
     if len(rows.system_names) < 2:
         raise CorrelationError(

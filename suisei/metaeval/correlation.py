@@ -87,7 +87,12 @@ def kendall_tau_c(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarr
 
 
 def correlate(kind: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
-    """Return the coefficient named ``kind``, one of :data:`CORRELATIONS`."""
+    """Return the coefficient named ``kind``, one of :data:`CORRELATIONS`, of x and y [N], in [-1, 1].
+
+    Raises:
+        ConfigError: there is no such coefficient.
+        CorrelationError: it is not defined, see :func:`check_pair`.
+    """
     check_kind(kind)
     functions = {"pearson": pearson, "spearman": spearman, "tau-b": kendall_tau_b, "tau-c": kendall_tau_c}
     return functions[kind](x, y)

@@ -162,7 +162,7 @@ def bootstrap_values(rows: Rows, correlation: str, averaging: str, weights: np.n
 
 
 def percentile_interval(values: np.ndarray, confidence: float = 0.95) -> Interval:
-    """Return the central interval that holds ``confidence`` of the resampled values.
+    """Return the central interval that holds ``confidence`` of the resampled values [R].
 
     Raises:
         ConfigError: the confidence is not between 0 and 1.

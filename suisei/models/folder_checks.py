@@ -42,7 +42,7 @@ def read_config(
 
     Args:
         folder: the folder.
-        within: see :func:`load_model`.
+        within: see :func:`suisei.models.folder.load_model`.
         parts: what must be there; "sha256" is among it.
         formats: versions of the layout that are read.
 
@@ -100,7 +100,7 @@ def verify_files(folder: Path, config: dict[str, Any], within: Path | None, chec
     Args:
         folder: the folder.
         config: what its config.json holds.
-        within: see :func:`load_model`.
+        within: see :func:`suisei.models.folder.load_model`.
         checked: files that must be there and have one.
 
     Raises:

@@ -29,6 +29,9 @@ def pooling_weights(pooling: str, attention_mask: Tensor, idf: Tensor) -> Tensor
         pooling: one of POOLINGS.
         attention_mask: 1 for tokens, 0 for padding, [T, L].
         idf: the idf weight of every token, [T, L].
+
+    Raises:
+        ConfigError: there is no such pooling.
     """
     if pooling not in POOLINGS:
         raise ConfigError(f"no pooling {pooling!r}; there are: {', '.join(POOLINGS)}")
