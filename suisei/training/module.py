@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,16 +24,9 @@ from suisei.models.regressor import Outputs, Regressor
 from suisei.models.table import Collator, SampleTable
 from suisei.ranges import DROPOUT, check
 from suisei.training.building import build_regressor, taught_parts
-from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
+from suisei.training.checkpoints import DATA
 from suisei.training.cross_fitting import PartEncoder
-from suisei.training.loop_states import (
-    GRADIENTS,
-    LOSSES,
-    begin_epoch,
-    begun_gradients,
-    leave_epoch_open,
-    restore_gradients,
-)
+from suisei.training.loop_states import LOSSES
 from suisei.training.losses import require_finite
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
@@ -43,7 +35,8 @@ from suisei.training.preparing import Ahead, Preparation
 from suisei.training.pretraining import PretrainingConfig
 from suisei.training.pretraining_loop import Progress
 from suisei.training.processes import average_norms, gather_rows, total, world_size
-from suisei.training.random_states import random_states, random_states_of_all, set_random_states
+from suisei.training.random_states import random_states
+from suisei.training.step_training import ResumableTraining
 from suisei.training.support import Support
 from suisei.training.validated import correlations, scored
 
@@ -53,7 +46,7 @@ def no_progress(_: str, __: int) -> Callable[[int], Any]:
     return lambda _: None
 
 
-class SuiSei(LightningModule):
+class SuiSei(ResumableTraining):
     """Trains the regressor with mean squared error on ratings in [0, 1], and what ``loss`` adds to it.
 
     Args:
@@ -120,12 +113,9 @@ class SuiSei(LightningModule):
         self.needs: Mapping[str, Collection[str]] = {}
         self._parts: list[PartEncoder] = []
         self.ahead = Ahead()
-        self._random_states: dict[str, Any] = {}
-        self._gradients: dict[str, Tensor] = {}
         self.data_digests: dict[str, str] = {}
         self._validation: list[Tensor] = []
         self._losses: list[Tensor] = []
-        self._frozen = FrozenWeights()
         self._text_is_frozen: bool | None = None
 
     # -- building ---------------------------------------------------------------------------------
@@ -161,7 +151,7 @@ class SuiSei(LightningModule):
             progress=progress,
             states=states,
         )
-        self._frozen = FrozenWeights(self, but=taught_parts(self.pretraining))
+        self.note_frozen(but=taught_parts(self.pretraining))
 
     def prepare(
         self,
@@ -222,11 +212,7 @@ class SuiSei(LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
-        begin_epoch(self.trainer)
-        if self._random_states:  # a resumed run goes on with the numbers it would have had
-            set_random_states(self._random_states)
-            self._random_states = {}
-            restore_gradients(self._gradients, self)
+        super().on_train_batch_start(batch, batch_idx)
         if self.config.text.frozen:
             return
         frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
@@ -307,13 +293,10 @@ class SuiSei(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
-        leave_epoch_open(checkpoint, self.trainer.num_training_batches)
-        checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
+        super().on_save_checkpoint(checkpoint)
         checkpoint[LOSSES] = list(self._losses)
-        checkpoint["suisei_random_states"] = random_states_of_all(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
         checkpoint[DATA] = self.data_digests
-        self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another vocabulary, idf table or encoder."""
@@ -324,9 +307,7 @@ class SuiSei(LightningModule):
                 "the checkpoint was trained with another vocabulary, other training data or another encoder; "
                 "resume with the config, data and model.text.name of the run that wrote it"
             )
-        restore_frozen(checkpoint, self)
-        self._random_states = checkpoint["suisei_random_states"]
-        self._gradients = checkpoint.get(GRADIENTS, {})
+        super().on_load_checkpoint(checkpoint)
         self._losses = [loss.to(self.device) for loss in checkpoint.get(LOSSES, [])]
 
     def _fingerprint(self) -> str:

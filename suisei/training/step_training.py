@@ -1,4 +1,4 @@
-"""What trainings of a task of their own share: optimizer, schedule, and how an interrupted run goes on."""
+"""What trainings share: how one that was cut off goes on; of tasks of their own, optimizer and schedule."""
 
 from __future__ import annotations
 
@@ -68,10 +68,6 @@ class ResumableTraining(LightningModule):
         restore_frozen(checkpoint, self)
         self._random_states = checkpoint.get("suisei_random_states", {})
         self._gradients = checkpoint.get(GRADIENTS, {})
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move a batch."""
-        return batch.to(device)
 
 
 class StepTraining(ResumableTraining):
