@@ -288,6 +288,11 @@ def language_of(sample: CaptionSample) -> str:
     return sample.language or detect_language(sample.candidate)
 
 
+def mean_ratings(samples: Sequence[CaptionSample]) -> np.ndarray:
+    """Return the mean rating of each sample in [0, 1], float64 [N]; NaN where nobody rated it."""
+    return np.array([np.nan if s.rating is None else s.rating.mean for s in samples], dtype=np.float64)
+
+
 def make_samples(candidates: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
     """Zip parallel columns into samples, by position: labels of a Series are not looked at.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of, mean_ratings
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.agreement import mean_rating
@@ -188,7 +188,7 @@ def calibrate_by_language(
     Raises:
         DataError: no sample has a score, or scores leave [0, 1].
     """
-    human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
+    human = mean_ratings(samples)
     languages = np.array([language_of(sample) for sample in samples], dtype=object)
     groups = np.array([group_of(sample) for sample in samples], dtype=object)
     known = ~np.isnan(scores) & ~np.isnan(human)

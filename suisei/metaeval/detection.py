@@ -8,7 +8,7 @@ import numpy as np
 
 from suisei.cli import counted
 from suisei.data.judged import PairCaption
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, mean_ratings
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import versions
@@ -76,7 +76,7 @@ def chance_precision(bad: int, count: int) -> float:
 
 
 def _labels(samples: Sequence[CaptionSample]) -> np.ndarray:
-    means = np.array([np.nan if sample.rating is None else sample.rating.mean for sample in samples])
+    means = mean_ratings(samples)
     wrong = np.flatnonzero((means != 0) & (means != 1))
     if len(wrong):
         raise DataError(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.images import content_key
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, mean_ratings
 from suisei.errors import DataError
 from suisei.models.batch import Batch, Span, length_spans
 from suisei.models.pixel_store import PixelStore
@@ -70,8 +70,7 @@ class SampleTable:
         wanted = [with_images] * len(samples) if isinstance(with_images, bool) else with_images
         used = [own and s.image is not None for own, s in zip(wanted, samples, strict=True)]
         self.image, self.images, self.image_keys = _image_rows(samples, used)
-        ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
-        self.target = np.array(ratings, dtype=np.float32)
+        self.target = mean_ratings(samples).astype(np.float32)
         self.extras = np.zeros((len(samples), 0), np.float32) if extras is None else extras.astype(np.float32)
         if len(self.extras) != len(samples):
             raise DataError(f"extras has {len(self.extras)} rows for {len(samples)} samples")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from suisei.cli import counted
-from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of, mean_ratings
 from suisei.data.splits import group_of
 from suisei.data.spoken import beside_references_in
 from suisei.errors import DataError
@@ -137,7 +137,7 @@ def spread_table(
         scores: M arrays of float64 [N].
         samples: N samples.
     """
-    human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
+    human = mean_ratings(samples)
     columns = {f"q{q:g}": {0: "least", 0.5: "median", 1: "most"}.get(q, f"{q:.0%}") for q in QUANTILES}
     columns |= {"mean": "mean", "sd": "sd", "n": "n"}
     sections = []
@@ -179,7 +179,7 @@ def language_table(
         both, told = _in_both_languages(samples, [""] * len(samples)), "or two that wrote one language each"
     if len(both) < 2:
         return None
-    human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
+    human = mean_ratings(samples)
 
     def section(title: str, columns: Sequence[tuple[str, np.ndarray]]) -> Section:
         rows = (_language_row(label, *_sides(scores, both), n_resamples, seed) for label, scores in columns)

@@ -16,7 +16,7 @@ import torch
 from suisei.cli import safe_console
 from suisei.data.formats import write_samples
 from suisei.data.raters import rating_facts
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample, language_of, mean_ratings
 from suisei.data.splits import PARTS, group_of
 from suisei.errors import SuiseiError
 from suisei.metaeval.correlation_tables import evaluation_table
@@ -147,7 +147,7 @@ def write_outputs(
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     markdown = f"# {title}\n\n{_summary(content)}{table.to_markdown()}"
     markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
-    human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
+    human = mean_ratings(samples)
     languages = [language_of(sample) for sample in samples]
     plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
     (stage / "report.md").write_text(markdown, encoding="utf-8")
