@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from suisei.captioning.captioner_interface import CaptionModel
+from suisei.encoders.pretrained import unused_positions
 from suisei.errors import ModelError, one_line
 
 _UNUSED = ("encoder.pooler.",)
@@ -127,6 +128,4 @@ def longest_caption(config: Any) -> int | None:
     positions = getattr(config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         return None
-    if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
-        return positions - 2  # RoBERTa's begin after the padding index
-    return positions
+    return positions - unused_positions(config)

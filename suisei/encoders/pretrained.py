@@ -121,13 +121,17 @@ def text_config(settings: Any, place: str) -> Any:
 
 
 def longest_input(config: Any, tokenizer: Any) -> int:
-    """Return the longest input in tokens; RoBERTa's positions start after the padding index."""
+    """Return the longest input in tokens."""
     positions = int(getattr(config, "max_position_embeddings", 0) or 512)
     if positions < 1:  # as XLNet says that there is no longest
         positions = 512
-    if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
-        positions -= 2
+    positions -= unused_positions(config)
     return min(positions, int(min(tokenizer.model_max_length, 1_000_000)))
+
+
+def unused_positions(config: Any) -> int:
+    """Return how many positions of an encoder no token has: two of RoBERTa's, up to the padding index."""
+    return 2 if "roberta" in config.model_type or config.model_type in ("camembert", "xmod") else 0
 
 
 def _largest(name: str) -> int:
