@@ -210,11 +210,9 @@ class DualEncoder:
         model = self.model
         length = int(tokens.argmax(dim=-1).max()) + 1  # the end of text has the highest id
         short = tokens[:, :length]
-        states = model.token_embedding(short) + model.positional_embedding[:length]
-        states = model.ln_final(model.transformer(states, attn_mask=model.attn_mask[:length, :length]))
+        states = causal_states(model, short)
         pooled = states[torch.arange(len(short), device=short.device), short.argmax(dim=-1)]
-        projection = model.text_projection
-        return projection(pooled) if isinstance(projection, nn.Module) else pooled @ projection
+        return projected(model.text_projection, pooled)
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
@@ -248,6 +246,20 @@ def is_causal(model: Any) -> bool:
 
     mask = getattr(model, "attn_mask", None)
     return type(model) is CLIP and model.text_pool_type == "argmax" and mask is not None
+
+
+def causal_states(model: Any, tokens: Tensor) -> Tensor:
+    """Return the states of CLIP's own text tower before its projection, float [N, L, h], of int64 [N, L]."""
+    length = tokens.shape[1]
+    states = model.token_embedding(tokens) + model.positional_embedding[:length]
+    after: Tensor = model.ln_final(model.transformer(states, attn_mask=model.attn_mask[:length, :length]))
+    return after
+
+
+def projected(projection: nn.Module | Tensor, states: Tensor) -> Tensor:
+    """Return states float [..., h] projected to [..., d] by what open_clip has as a layer or a matrix."""
+    found: Tensor = projection(states) if isinstance(projection, nn.Module) else states @ projection
+    return found
 
 
 def _lengths(tokens: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from suisei.encoders.dual import DualEncoder, is_causal
+from suisei.encoders.dual import DualEncoder, causal_states, is_causal, projected
 from suisei.errors import ConfigError
 
 
@@ -149,11 +149,7 @@ def _encode_function(encoder: DualEncoder, lengths: Tensor) -> Any:
         return lambda batch: _encode_hugging_face(model.text, batch)
 
     def encode(batch: Tensor) -> Tensor:
-        length = batch.shape[1]
-        states = model.token_embedding(batch) + model.positional_embedding[:length]
-        states = model.ln_final(model.transformer(states, attn_mask=model.attn_mask[:length, :length]))
-        projection = model.text_projection
-        tokens = projection(states) if isinstance(projection, nn.Module) else states @ projection
+        tokens = projected(model.text_projection, causal_states(model, batch))
         pooled = tokens[torch.arange(len(tokens)), lengths - 1]
         return torch.cat([pooled[:, None], tokens], dim=1)
 

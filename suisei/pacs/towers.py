@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from suisei.encoders.dual import without_padding
+from suisei.encoders.dual import projected, without_padding
 
 Slot = tuple[nn.Module, str]
 """A module and the name of its attribute that holds a projection."""
@@ -56,11 +56,7 @@ def text_states(model: Any, tokens: Tensor) -> Tensor:
 
 def project(slot: Slot | None, states: Tensor) -> Tensor:
     """Apply a projection to float [N, h]; gives float [N, d]."""
-    if slot is None:
-        return states
-    projection = getattr(*slot)
-    projected: Tensor = projection(states) if isinstance(projection, nn.Module) else states @ projection
-    return projected
+    return states if slot is None else projected(getattr(*slot), states)
 
 
 def projections(model: Any) -> list[nn.Parameter]:
