@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 
 from suisei.data.compressed import is_gzip
 from suisei.data.parquet import import_pyarrow
+from suisei.scoring.row_format import null_for_nan
 
 GROUP = 65_536
 """Rows of a row group of Parquet, which are in memory together."""
@@ -73,5 +73,4 @@ def _groups(records: Iterable[dict[str, Any]]) -> Iterator[Sequence[dict[str, An
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    scores = {label: None if math.isnan(score) else score for label, score in record["scores"].items()}
-    return {"id": str(record["id"]), **scores, "error": record["error"]}
+    return {"id": str(record["id"]), **null_for_nan(record["scores"]), "error": record["error"]}

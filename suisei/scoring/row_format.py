@@ -6,11 +6,16 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from suisei.errors import DataError
 from suisei.scoring.stream import ScoredRow
+
+
+def null_for_nan(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Return {label: score} as JSON and Parquet hold them: None where there is no score."""
+    return {label: None if math.isnan(score) else score for label, score in scores.items()}
 
 
 class RowFormat:
@@ -61,8 +66,7 @@ class RowFormat:
             raise DataError(f"row {good + 1} is not a row of scores ({error})") from None
 
     def _record(self, row: ScoredRow) -> dict[str, Any]:
-        scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
-        return {"id": row.id, **scores, **({"error": row.error} if row.error else {})}
+        return {"id": row.id, **null_for_nan(row.scores), **({"error": row.error} if row.error else {})}
 
     def _delimited(self, rows: Sequence[Sequence[Any]]) -> str:
         text = io.StringIO(newline="")

@@ -14,6 +14,7 @@ from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import without_surrogates
 from suisei.data.shards import ShardRow
 from suisei.errors import DataError, one_line
+from suisei.scoring.row_format import null_for_nan
 from suisei.scoring.stream import ScoredRow
 
 
@@ -65,9 +66,8 @@ def scores_writer(path: Path, kind: str, labels: Sequence[str]) -> ScoresWriter:
 
 def _records(rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> Iterator[Mapping[str, Any]]:
     for own, row in zip(rows, scored, strict=True):
-        scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
         error = None if row.error is None else without_surrogates(row.error)
-        yield {"key": str(row.id), "uid": own.uid, **scores, "error": error}
+        yield {"key": str(row.id), "uid": own.uid, **null_for_nan(row.scores), "error": error}
 
 
 def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
