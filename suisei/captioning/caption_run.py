@@ -36,7 +36,7 @@ from suisei.ranges import at_least, check
 from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
-from suisei.training.run_facts import kept_step
+from suisei.training.run_facts import task_facts
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import check_data, checkpoint_of, train
@@ -190,10 +190,7 @@ def _finish(cli: Any, minutes: float) -> None:
         "images": {part: len(getattr(data, f"{part}_part")) for part in ("train", "validation", "test")},
         **data.skipped_facts,
         "languages": list(captioner.languages),
-        "seed": cli.config.seed_everything,
-        "minutes": round(minutes, 2),
-        "steps": trainer.global_step,
-        "kept": kept_step(trainer),
+        **task_facts(cli, minutes),
         "weights": sum(p.numel() for p in captioner.parameters()),
         "decoding": "beam search, 5 beams",
     }

@@ -33,7 +33,7 @@ from suisei.ranges import NAME, Several, check
 from suisei.training.data_digest import model_digest
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
-from suisei.training.run_facts import kept_step
+from suisei.training.run_facts import task_facts, trainable_parameters
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import check_data, checkpoint_of, train
@@ -161,15 +161,12 @@ def facts(cli: Any, minutes: float) -> dict[str, Any]:
         "reward": model.reward,
         "reward_signatures": model.rewarder.signatures,
         "baseline": model.baseline,
-        "seed": cli.config.seed_everything,
-        "minutes": round(minutes, 2),
-        "steps": trainer.global_step,
-        "kept": kept_step(trainer),
+        **task_facts(cli, minutes),
         "precision": str(trainer.precision),
         "processes": trainer.world_size,
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
         "reward_share_of_step": round(seconds["reward"] / seconds["step"], 4) if seconds["step"] else None,
-        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "trainable_parameters": trainable_parameters(model),
         "val_reward": float(best) if best is not None else None,
     }
 

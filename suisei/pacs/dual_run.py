@@ -24,7 +24,7 @@ from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
 from suisei.training.cut_captions import tell_of_cut
 from suisei.training.devices import moved
-from suisei.training.run_facts import kept_step
+from suisei.training.run_facts import task_facts, trainable_parameters
 from suisei.training.run_folder import staged, tell_of_run
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
@@ -143,11 +143,8 @@ def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
         "sources": data.sources,
         "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
         **data.skipped_facts,
-        "seed": cli.config.seed_everything,
-        "minutes": round(minutes, 2),
-        "steps": trainer.global_step,
-        "kept": kept_step(trainer),
-        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        **task_facts(cli, minutes),
+        "trainable_parameters": trainable_parameters(model),
         cli.config.monitor: float(best) if best is not None else None,
         "val_recall10_all_captions": recall,
     }

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
 
 from suisei.errors import ConfigError
 from suisei.models.latent_folder import save_latent
@@ -30,7 +29,7 @@ from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
 from suisei.training.cut_captions import tell_of_cut
 from suisei.training.data_digest import model_digest
-from suisei.training.run_facts import kept_step
+from suisei.training.run_facts import task_facts, trainable_parameters
 from suisei.training.run_folder import find_checkpoint, staged, tell_of_run
 from suisei.training.run_settings import check_resumed, read_config
 from suisei.training.task_cli import TASK_DEFAULTS
@@ -224,17 +223,10 @@ def _facts(cli: RecapCLI, minutes: float) -> dict[str, Any]:
         "images": {part: len(set(data.owners[part])) for part in ("train", "validation")},
         **data.skipped_facts,
         "captions": {part: len(data.captions[part]) for part in ("train", "validation")},
-        "seed": cli.config.seed_everything,
-        "minutes": round(minutes, 2),
-        "steps": trainer.global_step,
-        "kept": kept_step(trainer),
-        "trainable_parameters": _trainable(model),
+        **task_facts(cli, minutes),
+        "trainable_parameters": trainable_parameters(model),
         "validation": {name.removeprefix("val_"): float(value) for name, value in figures.items()},
     }
-
-
-def _trainable(model: LightningModule) -> int:
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def _write_report(stage: Path, facts: dict[str, Any]) -> None:

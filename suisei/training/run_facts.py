@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from suisei.runlog.events import memory
 from suisei.training.checkpoints import best_checkpoint_of, read_checkpoint
 from suisei.training.progress_lines import lines_of
@@ -28,11 +30,21 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
         "epochs": trainer.current_epoch,
         "steps": trainer.global_step,
         "precision": str(trainer.precision),
-        "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
+        "trainable_parameters": trainable_parameters(model.regressor),
         "best_validation": validation,
         "ranks": model.config.head.rank_share > 0,
         **data.skipped_facts,
         **_pace(trainer),
+    }
+
+
+def task_facts(cli: Any, minutes: float) -> dict[str, Any]:
+    """Return what every report of a task of its own says; arguments as for :func:`facts_of`."""
+    return {
+        "seed": cli.config.seed_everything,
+        "minutes": round(minutes, 2),
+        "steps": cli.trainer.global_step,
+        "kept": kept_step(cli.trainer),
     }
 
 
@@ -42,6 +54,11 @@ def _pace(trainer: Any) -> dict[str, Any]:
     pace = lines.per_second if lines is not None else None
     peaks = {name: value for name, value in memory().items() if "peak" in name}
     return {"samples_per_second": None if pace is None else round(pace, 2), **peaks}
+
+
+def trainable_parameters(module: nn.Module) -> int:
+    """Return how many numbers of a module are trained."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def kept_step(trainer: Any) -> int | None:
