@@ -20,6 +20,7 @@ from suisei.commands.options import (
     add_log_options,
     add_resampling_options,
     add_row_options,
+    check_images,
     named_columns,
     resampling_counts,
 )
@@ -164,8 +165,7 @@ def _check(options: argparse.Namespace) -> None:
     options.by_default = not (options.model or options.metrics)
     if options.by_default:
         options.metrics = [DEFAULT_METRICS]
-    if options.images and not Path(options.images).is_dir():
-        raise ConfigError(f"--images {options.images}: no such folder")
+    check_images(options)
     from suisei.data.system_files import named_files
 
     inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]

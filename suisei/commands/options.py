@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from suisei.commands.allowances import add_allowances
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, resamples, seed
+from suisei.errors import ConfigError
 
 
 def add_data_options(add: Add) -> None:
@@ -59,6 +61,12 @@ def add_column_options(add: Add, *, several: bool = True) -> None:
         "--column", metavar="FIELD=NAME", type=_column, action="append", default=[],
         help="the column that fills a field, as candidate=my_name; FIELD= for none (usual names are known)",
     )  # fmt: skip
+
+
+def check_images(options: argparse.Namespace) -> None:
+    """Refuse a folder of images that is not there."""
+    if options.images and not Path(options.images).is_dir():
+        raise ConfigError(f"--images {options.images}: no such folder")
 
 
 def add_resampling_options(

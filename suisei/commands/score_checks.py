@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suisei.commands.options import named_columns
+from suisei.commands.options import check_images, named_columns
 from suisei.commands.score_options import PARALLEL_WINDOW, WINDOW
 from suisei.errors import ConfigError, DataError, SuiseiError
 
@@ -30,8 +30,7 @@ def check(options: argparse.Namespace) -> None:
         ConfigError: options that do not go together.
         DataError: a file that is not there.
     """
-    if options.images and not Path(options.images).is_dir():
-        raise ConfigError(f"--images {options.images}: no such folder")
+    check_images(options)
     not_both_kinds(options)
     _check_input(options)
     named_columns(options)

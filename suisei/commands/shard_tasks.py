@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suisei.commands.options import named_columns
+from suisei.commands.options import check_images, named_columns
 from suisei.data.paths import RealPaths, full_path
 from suisei.data.shard_names import stem_of
 from suisei.errors import ConfigError
@@ -57,8 +57,7 @@ def _check_together(options: argparse.Namespace) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} is not for sets in shards; {advice}")
     if options.input == "-" or options.output == "-":
         raise ConfigError("a set in shards takes --input 'PATTERN' and --output DIR")
-    if options.images and not Path(options.images).is_dir():
-        raise ConfigError(f"--images {options.images}: no such folder")
+    check_images(options)
     if (options.keep_top is None) != (options.uids is None):
         raise ConfigError("--keep-top SHARE and --uids FILE.npy go together")
     if options.keep_top is not None and not options.keep_top:
