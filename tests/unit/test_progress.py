@@ -12,6 +12,7 @@ from suisei.runlog import events
 
 @pytest.fixture
 def often(monkeypatch):
+    events.end(None)  # a command of another test may have been told to be quiet
     monkeypatch.setattr(progress, "EVERY", 0.0)
     monkeypatch.setattr(progress, "LOGGED", 0.0)
     yield
