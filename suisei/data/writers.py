@@ -1,4 +1,7 @@
-"""Writing samples to JSONL, CSV, TSV and Parquet, so that reading them back gives the same samples."""
+"""Writing samples to JSONL, CSV, TSV and Parquet, so that reading them back gives the same samples.
+
+Files, and folders of models, are in their place once they are whole.
+"""
 
 from __future__ import annotations
 
