@@ -151,6 +151,7 @@ INVARIANCES: dict[str, Degradation] = {
         ("synonym", "another word for the same: sofa for couch", rephrase.other_words, BOTH),
         ("order", "another word order of the same meaning", rephrase.other_order, BOTH),
         ("digits", "a digit for a number word, or back", rephrase.other_digits, BOTH),
+        ("full-stop", "a full stop at the end, or none where there is one", rephrase.other_ending, BOTH),
     )
 }
 CHANGES = {**DEGRADATIONS, **INVARIANCES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from suisei.probes.falsify import Rule, Task, counts_ja
@@ -49,6 +50,8 @@ _POLITE_ALREADY = ("です", "ます", "ません", "ました", "でした", "�
 _GODAN_POLITE = dict(zip("くむぶすつうぐぬ", "きみびしちいぎに", strict=True))
 _NO_CONTENT = frozenset(("大きな", "おおきな", "小さな", "ちいさな", "沢山", "たくさん"))
 """Words of the spellings that are neither nouns nor adjectives to MeCab, and like no particle."""
+_STOPS = ("", ".", "。", "．", "｡")
+"""Ends of captions between which a full stop makes the difference."""
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
 _AT_SOMETHING = ("throw", "look", "star", "point", "smil", "bark", "gaz", "reach")
@@ -163,6 +166,15 @@ def other_digits(task: Task) -> str | None:
         return None
     span = task.rng.choice(spans)
     return put(caption, span, written[span.phrase])
+
+
+def other_ending(task: Task) -> str | None:
+    """Put a full stop at the end, or take away the one that is there."""
+    caption, stop = task.caption, task.caption.tail.strip()
+    if not caption.words or stop not in _STOPS:
+        return None
+    tail = "" if stop else "。" if caption.language == "ja" else "."
+    return replace(caption, tail=tail).join(texts(caption))
 
 
 def _longer(words: list[str], span: Span) -> bool:
