@@ -117,7 +117,7 @@ def other_politeness(task: Task) -> str | None:
     if caption.language != "ja" or not caption.words:
         return None
     body = "".join(texts(caption))
-    changed = _plain(body, texts(caption)) or _polite(body, caption.words[-1])
+    changed = _plain(body, texts(caption)) or _polite(body, caption.words)
     return None if changed is None else changed + caption.tail
 
 
@@ -135,15 +135,17 @@ def _is_word(body: str, words: Sequence[str], polite: str) -> bool:
     return alone or "".join(words[-2:]) == polite
 
 
-def _polite(body: str, last: Segment) -> str | None:
+def _polite(body: str, words: Sequence[Segment]) -> str | None:
+    last = words[-1]
     if body.endswith(_POLITE_ALREADY):
         return None
     if last.noun:
         return body + "です"
     if not last.verb:  # りんごが二つ
         return None
+    done = [word.text for word in words[-2:]] == ["で", "ある"] and words[-3:][0].verb  # 荷物が積んである
     for plain, polite in _POLITE:
-        if body.endswith(plain):
+        if body.endswith(plain) and not (done and plain == "である"):
             return body.removesuffix(plain) + polite
     if body.endswith("る"):
         if body.endswith(tuple(GODAN_RU)):

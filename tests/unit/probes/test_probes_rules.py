@@ -150,6 +150,8 @@ def test_japanese_words_are_rewritten_only_as_what_they_are(caption, name, expec
         ("少年が話した", "少年が話しました"),
         ("りんごが二つ", None),
         ("子供がすべる", "子供がすべります"),
+        ("荷物が積んである。", "荷物が積んであります。"),  # which no copula is
+        ("これは犬である", "これは犬です"),
     ],
 )
 def test_politeness(caption, expected):
