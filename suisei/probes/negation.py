@@ -196,7 +196,7 @@ def _affirm(body: str) -> str | None:
     if not body.endswith("ない"):
         return None
     stem = body.removesuffix("ない")
-    if stem.endswith(tuple("がはもの")) or not stem:
+    if stem.endswith(tuple("がはものに")) or not stem:
         return stem + "ある"
     return stem[:-1] + _PLAIN_OF_GODAN[stem[-1]] if stem[-1] in _PLAIN_OF_GODAN else stem + "る"
 
