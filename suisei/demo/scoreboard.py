@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -101,6 +102,8 @@ class Scoreboard:
         if missing:
             return Shown(label, summary, reason=missing[0])
         score = float(metric.score([sample])[0])
+        if not math.isfinite(score):  # RECAP says only now which captions could not be drawn
+            return Shown(label, summary, reason=metric.missing([sample]).get(0, "no score"))
         if not metric.higher_is_better or metric.name in UNBOUNDED:
             return Shown(label, summary, score)
         share = score / 100 if metric.name in HUNDREDS else score

@@ -46,6 +46,19 @@ def test_what_a_metric_lacks_is_said_in_its_line(board):
         board.one(" \n", "a dog", None)
 
 
+def test_a_score_that_cannot_be_given_is_a_reason(monkeypatch):
+    recap = suisei.get_metric("length")
+    lacking = iter([{}, {0: "declined; image 1 of 3"}])  # RECAP knows once it has drawn
+    monkeypatch.setattr(recap, "missing", lambda samples: next(lacking, {}))
+    monkeypatch.setattr(recap, "score", lambda samples: [float("nan")])
+    board = Scoreboard({"recap": recap})
+    sample = board.one("a dog", "", None)
+    assert [(line.score, line.share, line.reason) for line in board.scores(sample)] == [
+        (None, None, "declined; image 1 of 3")
+    ]
+    assert board.scores(sample)[0].reason == "no score"
+
+
 def test_more_text_than_a_page_takes_is_refused(board):
     for caption, references in (("a" * 1001, ""), ("a", "b" * 1001), ("a", "b\n" * 21)):
         with pytest.raises(DataError, match="of up to 1,000 characters and 20 references"):
