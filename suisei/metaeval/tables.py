@@ -12,6 +12,8 @@ from suisei.metaeval.latex import LatexRow, latex_table
 from suisei.metaeval.markdown import markdown_code, markdown_text
 
 LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
+_WHOLE = ("overall", "all")
+"""Titles of a first section that is of all samples, and whose parts the others are."""
 SCOPES = ("overall", "language", "system")
 """What sections of correlations may be over: all samples, those of a language, those of a system."""
 
@@ -259,20 +261,33 @@ class Table:
         return [row.cells.get(key, empty) for key in self.columns]
 
     def all_notes(self, sections: Sequence[Section] | None = None, *, errors: bool = True) -> list[str]:
-        """Return the notes, and why numbers are absent or what they leave out; of a scope only if its own.
+        """Return the notes, and why numbers are absent or what they leave out, with the sections it is of.
+
+        What the section of all samples says, where there is one, no other repeats, and it is not named.
 
         Args:
             sections: those that are shown; None for all.
             errors: whether the errors of rows are among them; not where they stand beside the rows.
         """
-        found: dict[tuple[str, str], list[str]] = {}
+        shown = self.sections if sections is None else sections
+        whole = next((section for section in self.sections[:1] if section.title in _WHOLE), None)
+        found: dict[tuple[int, str], list[str]] = {}
         overall: dict[str, Row] = {}
-        for section in self.sections if sections is None else sections:
-            scope = "" if section is self.overall else f" ({section.title})"
+        for place, section in enumerate(shown):
             for row in section.rows:
                 for reason in row.reasons(overall.get(row.label), errors=errors):
-                    found.setdefault((scope, reason), []).append(row.label)
-            if section is self.overall:
+                    found.setdefault((place, reason), []).append(row.label)
+            if section is whole:
                 overall = {row.label: row for row in section.rows}
-        notes = [f"{', '.join(labels)}{scope}: {reason}" for (scope, reason), labels in found.items()]
+        alike: dict[tuple[str, str], list[Section]] = {}
+        for (place, reason), labels in found.items():
+            alike.setdefault((", ".join(labels), reason), []).append(shown[place])
+        notes = [
+            f"{labels}{'' if each == [whole] or len(each) == len(shown) else _scope_of(each)}: {reason}"
+            for (labels, reason), each in alike.items()
+        ]
         return [" ".join(note.split()) for note in (*self.notes, *notes)]
+
+
+def _scope_of(sections: Sequence[Section]) -> str:
+    return f" ({'; '.join(section.title for section in sections)})"

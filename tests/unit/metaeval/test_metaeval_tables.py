@@ -64,6 +64,29 @@ def test_scopes_say_why_they_lack_what_all_samples_have_and_nothing_twice():
     assert notes[3:] == [f"m (language: Japanese): {other}", "m (system: s): no scores"]
 
 
+def test_a_section_that_is_not_of_all_samples_speaks_for_itself_alone():
+    lost, low, other = "no score", "no share: -0.105 may be chance", "no share: 0.011 may be chance"
+    bleu, rouge = "bleu-4, Japanese", "rouge-l, Japanese"
+    sections = (
+        Section(
+            bleu, (Row("swap", {"x": Cell(None, reason=low)}), Row("omit", {"x": Cell(None, reason=lost)}))
+        ),
+        Section(
+            rouge, (Row("swap", {"x": Cell(None, reason=other)}), Row("omit", {"x": Cell(None, reason=lost)}))
+        ),
+        Section("chrf, Japanese", (Row("swap", {"x": Cell(0.5)}), Row("half", error="gone"))),
+    )
+    notes = Table("T", {"x": "x"}, sections).all_notes()
+    assert notes == [
+        f"swap ({bleu}): {low}",
+        f"omit ({bleu}; {rouge}): {lost}",
+        f"swap ({rouge}): {other}",
+        "half (chrf, Japanese): gone",
+    ]
+    assert Table("T", {"x": "x"}, sections[:2]).all_notes()[1] == f"omit: {lost}"  # of every section
+    assert Table("T", {"x": "x"}, sections[:1]).all_notes() == [f"swap: {low}", f"omit: {lost}"]
+
+
 def test_what_is_best_is_bold_in_every_rendering_and_nothing_else_is():
     best = Row("a", {"x": Cell(-0.5, -0.6, -0.4), "y": Cell(0.9)}, info={"best": ["x"]})
     table = Table("T", {"x": "x", "y": "y"}, (Section("overall", (best, Row("b", {"x": Cell(0.7)}))),))
