@@ -23,6 +23,7 @@ from suisei.metrics.registry import canonical
 from suisei.metrics.repetition import corpus_distinct
 from suisei.metrics.tokenizers import get_tokenizer
 from suisei.scoring.columns import ScoreColumn, column_notes, score_column
+from suisei.scoring.fitting import documents
 from suisei.scoring.plan import plan_metrics, short_labels
 
 START, TUNED = "start", "tuned"
@@ -137,7 +138,7 @@ def compare_captions(
     samples = {system: _samples(system, own, pairs, language) for system, own in texts.items()}
     together = [sample for own in samples.values() for sample in own]
     with shared_encoders(within=True):
-        shared = next(iter(samples.values()))
+        shared = documents(samples.values())
         columns = [
             replace(score_column(plan, together, shared=shared), label=label)
             for label, plan in zip(short_labels(plans), plans, strict=True)

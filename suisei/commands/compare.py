@@ -230,10 +230,11 @@ def _score(
     plans: Sequence[MetricPlan], systems: Systems, options: argparse.Namespace, messages: Console
 ) -> list[ScoreColumn]:
     """Score all systems with each metric, which is fitted once, on every image's references."""
+    from suisei.scoring.fitting import documents
     from suisei.scoring.plan import short_labels
 
     samples = [sample for each in systems.samples.values() for sample in each]
-    settings = {"batch_size": options.batch_size, "shared": systems.samples[systems.names[0]]}
+    settings = {"batch_size": options.batch_size, "shared": documents(systems.samples.values())}
     columns: list[ScoreColumn] = []
     with told_when_interrupted(options, columns, len(plans)):
         for number, (label, plan) in enumerate(zip(short_labels(plans), plans, strict=True), start=1):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from suisei.cli import counted
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.metrics.base import LearnsFromCaptions, Metric, StreamFit
 from suisei.metrics.registry import get_entry
 from suisei.scoring.digest import value_digest
@@ -88,6 +89,26 @@ def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> str:
     """
     metric.fit([replace(sample, rating=None) for sample in samples])
     return fitted_signature(len(samples))
+
+
+def documents(systems: Iterable[Sequence[CaptionSample]]) -> list[CaptionSample]:
+    """Return a sample of each caption's place to fit on, the same whichever system comes first.
+
+    Its references are read in the language that most of the systems' captions there are in; where as many
+    are in the other, in their own.
+
+    Args:
+        systems: N samples of each, with the same references.
+    """
+    return [_document(samples) for samples in zip(*systems, strict=True)]
+
+
+def _document(samples: Sequence[CaptionSample]) -> CaptionSample:
+    first = samples[0]
+    (most, count), *others = Counter(map(language_of, samples)).most_common()
+    if others and others[0][1] == count:
+        most = detect_language(" ".join(first.references))
+    return first if language_of(first) == most else replace(first, language=most)
 
 
 def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:

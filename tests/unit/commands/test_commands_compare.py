@@ -104,6 +104,19 @@ def test_a_seed_gives_the_same_answer_twice_and_another_seed_another(files, caps
     assert compare(files, "--metrics", "chrf", "--seed", 0)[1]["metrics"] != first[1]["metrics"]
 
 
+def test_scores_do_not_depend_on_which_system_is_named_first(files, capsys):
+    """Not even where an image has captions in two languages, by which its references are cut into words."""
+    files["bad"].write_text(json.dumps({**BAD, "3": "a dog", "5": "RED BALL 机"}), encoding="utf-8")
+    found = []
+    for names in (("bad", "good"), ("good", "bad")):
+        out = files["refs"].with_name("out.json")
+        metrics = ["--metrics", "cider", "--bootstrap", 0, "--json", out]
+        assert run(*(files[name] for name in names), "--references", files["refs"], *metrics) == 0
+        [metric] = json.loads(out.read_text())["metrics"]
+        found.append({name: own["score"] for name, own in metric["systems"].items()})
+    assert found[0] == found[1]
+
+
 def test_a_system_that_lacks_images(files, capsys):
     files["bad"].write_text(json.dumps({image: BAD[image] for image in "135"}))
     code, report = compare(files, "--metrics", "bleu-1,cider")
