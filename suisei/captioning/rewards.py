@@ -7,6 +7,7 @@ of an image is scored once. A caption's reward depends on itself, its image and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,12 +185,13 @@ class CaptionReward:
             )
         shape = (len(captions), max((len(own) for own in captions), default=0))
         rows, samples, problems = _unique_samples(captions, images, references, language)
+        times = Counter(rows.get((image, text)) for image, own in enumerate(captions) for text in own)
         parts = {}
         for label, metric, lowest in zip(self.labels, self._metrics, self._lowest, strict=True):
             scores, refused = metric.score_each(samples, batch_size=self._batch_size)
-            for error in refused.values():
+            for row, error in refused.items():
                 reason = f"{label}: {one_line(error, 200)}"
-                problems[reason] = problems.get(reason, 0) + 1
+                problems[reason] = problems.get(reason, 0) + times[row]
             scores = scores if metric.higher_is_better else -scores
             scores = np.maximum(scores, lowest)  # NaN stays NaN
             parts[label] = _spread(scores, rows, captions, lowest)
