@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.data.spoken import with_own_references, without_full_stop
+from suisei.data.spoken import plain_japanese, with_own_references
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import (
     choose_device,
@@ -204,12 +204,12 @@ class SuiSeiMetric(Metric):
         """Whether as a second model it can read what the first has computed of its samples without images."""
         bridged = self.regressor.start is not None and self.regressor.start.bridge is not None
         looks = "image" in frozenset().union(*self.extras.needs().values())
-        reads_all = self.regressor.config.fusion.full_stop
-        return bool(self.regressor.columns.aligned) and reads_all and not (bridged or looks)
+        plain = self.regressor.config.fusion.plain_japanese
+        return bool(self.regressor.columns.aligned) and not (bridged or looks or plain)
 
     def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return the middle of the largest and the mean cosine over references, float64 [N]; NaN without."""
-        table = SampleTable(self._without_full_stops(samples), with_images=False)
+        table = SampleTable(self._plain(samples), with_images=False)
         collate, found = Collator(table), np.full(len(table), np.nan)
         with torch.inference_mode(), matrix_products(self.precision):
             with progress_bar("encoding captions", len(table.captions)) as advance:
@@ -260,13 +260,13 @@ class SuiSeiMetric(Metric):
         The latter is None for a model that does not tell languages apart.
         """
         start = self.regressor.start
-        samples = self._without_full_stops(samples)
+        samples = self._plain(samples)
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
-    def _without_full_stops(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
-        """Return samples without the full stops that the model is not to read, if it is not."""
-        read = self.regressor.config.fusion.full_stop
-        return samples if read else [without_full_stop(sample) for sample in samples]
+    def _plain(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
+        """Return samples whose Japanese captions are written as the model is to read them."""
+        plain = self.regressor.config.fusion.plain_japanese
+        return [plain_japanese(sample) for sample in samples] if plain else samples
 
     def _compute(
         self,

@@ -37,7 +37,7 @@ FUSION: dict[str, Rule] = {
     "image_similarity": SWITCH,
     "alignment": SWITCH,
     "extra_inputs": Several(NAME, 0, 100),
-    "full_stop": SWITCH,
+    "plain_japanese": SWITCH,
 }
 HEAD: dict[str, Rule] = {
     "hidden": Several(at_least(1, WIDTH), 0, 16),
@@ -72,9 +72,10 @@ class FusionConfig:
             (:mod:`suisei.models.alignment`).
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
-        full_stop: whether scores are of captions with the full stop at their end where they are Japanese.
-            Where few captions of the training data have one, a candidate is rated by whether its references
-            do: false leaves it out when captions are scored; training reads them as they are written.
+        plain_japanese: whether scores are of Japanese captions without the spaces between words that were cut
+            apart, and without the full stop at their end. Where hardly any caption of the training data has
+            either, a candidate is else rated by whether its references are written so too. Training reads
+            captions as they are.
     """
 
     poolings: Sequence[str] = ("idf", "mean")
@@ -85,7 +86,7 @@ class FusionConfig:
     image_similarity: bool = False
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
-    full_stop: bool = True
+    plain_japanese: bool = False
 
     def __post_init__(self) -> None:
         check_settings("model.fusion", self, FUSION)

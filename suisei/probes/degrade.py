@@ -152,6 +152,12 @@ INVARIANCES: dict[str, Degradation] = {
         ("order", "another word order of the same meaning", rephrase.other_order, BOTH),
         ("digits", "a digit for a number word, or back", rephrase.other_digits, BOTH),
         ("full-stop", "a full stop at the end, or none where there is one", rephrase.other_ending, BOTH),
+        (
+            "spaces",
+            "words cut apart by spaces, as some captioners write Japanese",
+            rephrase.cut_apart,
+            ("ja",),
+        ),
     )
 }
 CHANGES = {**DEGRADATIONS, **INVARIANCES}

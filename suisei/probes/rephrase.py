@@ -179,6 +179,12 @@ def other_ending(task: Task) -> str | None:
     return replace(caption, tail=tail).join(texts(caption))
 
 
+def cut_apart(task: Task) -> str | None:
+    """Put spaces between the words of a Japanese caption."""
+    words = texts(task.caption)
+    return " ".join(" ".join(words).split()) + task.caption.tail if len(words) > 1 else None
+
+
 def _longer(words: list[str], span: Span) -> bool:
     """Return whether a number goes on before the span, as in 二十三人."""
     before = words[span.start - 1] if span.start else ""

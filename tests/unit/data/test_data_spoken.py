@@ -10,9 +10,9 @@ from suisei.data.spoken import (
     count_other_scripts,
     in_another_script,
     language_notes,
+    plain_japanese,
     references_in,
     with_own_references,
-    without_full_stop,
 )
 
 
@@ -45,18 +45,22 @@ def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kep
         ("犬が走る。。", "犬が走る。。"),
         ("犬が走る...", "犬が走る..."),
         ("。", "。"),
-        ("a dog runs.", "a dog runs."),
+        ("犬 が 走っ て いる 。", "犬が走っている"),
+        ("犬\u3000が\t走る", "犬が走る"),
+        ("2 匹 の 犬 が 、 T シャツ を 着る", "2匹の犬が、Tシャツを着る"),
+        ("犬 が New York を 走る", "犬がNew Yorkを走る"),
+        ("a dog runs .", "a dog runs ."),
     ],
 )
-def test_the_full_stop_of_japanese_captions_is_not_read(written, read):
-    found = without_full_stop(CaptionSample(written, (written, "a red ball."), id="1"))
-    assert found == CaptionSample(read, (read, "a red ball."), id="1")
+def test_japanese_captions_are_read_as_running_text_without_a_full_stop(written, read):
+    found = plain_japanese(CaptionSample(written, (written, "a red ball ."), id="1"))
+    assert found == CaptionSample(read, (read, "a red ball ."), id="1")
 
 
-def test_the_language_of_a_sample_says_whether_its_full_stop_is_read():
-    assert without_full_stop(CaptionSample("ABC.", ("犬。",), language="ja")).candidate == "ABC"
+def test_the_language_of_a_sample_says_how_its_candidate_is_read():
+    assert plain_japanese(CaptionSample("ABC.", ("犬。",), language="ja")).candidate == "ABC"
     sample = CaptionSample("犬 ABC。", ("a dog.",), language="en")
-    assert without_full_stop(sample) is sample
+    assert plain_japanese(sample) is sample
 
 
 def test_an_image_lends_its_references_to_all_its_captions():

@@ -143,24 +143,31 @@ def test_what_a_model_reads_is_what_its_score_depends_on(
     assert f"{3 - len(reads)} of 3 samples are scored from the candidate alone" in caplog.text
 
 
-@pytest.mark.parametrize("read", [True, False])
-def test_full_stops_of_japanese_captions_may_be_left_out(build_regressor, tmp_path, read):
-    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["chrf"], "full_stop": read}
+@pytest.mark.parametrize("plain", [True, False])
+def test_japanese_may_be_read_as_running_text_without_full_stops(build_regressor, tmp_path, plain):
+    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["ridge"], "plain_japanese": plain}
+    rated = [
+        CaptionSample(text, ("犬 が 走る。",), rating=len(text) / 9) for text in ("犬", "犬 が。", "猫が走る")
+    ]
     extras = ExtraInputs(fusion["extra_inputs"])
+    extras.fit_compute(rated, range(3))
     save_model(tmp_path / "model", build_regressor(**fusion), extras=extras.state())
     metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
-    bare, stopped = (
-        CaptionSample("犬が走る", ("犬が公園を走る",)),
-        CaptionSample("犬が走る。", ("犬が公園を走る。",)),
-    )
-    mixed = CaptionSample("犬が走る。", ("犬が公園を走る",))
-    one, two, three = metric.score([bare, stopped, mixed])
-    assert (one == two == three) is not read
-    assert (metric.reference_cosines([bare]) == metric.reference_cosines([mixed])).all() != read
-    own, inputs = metric.score_replaced([bare, mixed], np.full((2, len(metric.input_columns())), np.nan))
-    assert (own[0] == own[1]) is not read
-    assert (inputs[0] == inputs[1]).all() != read
-    assert metric.takes_over is read
+    bare = CaptionSample("犬が走る", ("犬が公園を走る",))
+    for written in (
+        CaptionSample("犬が走る。", ("犬が公園を走る",)),
+        CaptionSample("犬 が 走る", ("犬が公園を走る",)),
+        CaptionSample("犬が走る", ("犬 が 公園 を 走る 。",)),
+    ):
+        one, two = metric.score([bare, written])
+        assert (one == two) == plain
+        assert (metric.reference_cosines([bare]) == metric.reference_cosines([written])).all() == plain
+        own, inputs = metric.score_replaced(
+            [bare, written], np.full((2, len(metric.input_columns())), np.nan)
+        )
+        assert (own[0] == own[1]) == plain
+        assert (inputs[0] == inputs[1]).all() == plain
+    assert metric.takes_over is not plain
 
 
 def test_the_same_picture_under_another_name_or_in_memory_gives_the_same_score(metric, pictures, tmp_path):
