@@ -123,7 +123,7 @@ class CaptionScore(torchmetrics.Metric):
     def compute(self) -> Tensor:
         """Return the corpus score, float64 []; or all scores, float64 [N], NaN where there is none.
 
-        NaN where nothing was scored.
+        Of one sample alone torchmetrics gives [] in place of [1]. NaN where nothing was scored.
         """
         if self.per_sample:
             return _joined(self.rows, self.device)

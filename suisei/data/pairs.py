@@ -21,7 +21,7 @@ from suisei.data.formats import OnError
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
-from suisei.data.sample import check_captions
+from suisei.data.sample import check_captions, plain_text
 from suisei.errors import ConfigError, DataError
 
 _LOG = logging.getLogger(__name__)
@@ -90,7 +90,8 @@ def load_pairs(
         source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test"; a Karpathy split with the parts
             wanted, "dataset_coco.json:train+restval"; or a JSON lines file, which may be compressed by
             gzip, with ``image``, ``captions`` and, where there are positives, ``generated_images``,
-            ``generated_captions`` and ``generated_from``, see :class:`ImageCaptions`.
+            ``generated_captions`` and ``generated_from``, see :class:`ImageCaptions`; captions are read as
+            :func:`suisei.data.sample.plain_text` has them, which is how they are scored.
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
         allowed: what a file may name beside images in that folder or its own.
@@ -303,6 +304,7 @@ def _fields(line: str, place: str) -> dict[str, Any]:
             raise DataError(f"{place}: {field} must be a list of texts that are not blank")
         if field != "generated_images":
             check_captions(f"{place}: {field}", values)
+            row[field] = [plain_text(value) for value in values]
     if not row["captions"]:
         raise DataError(f"{place}: captions is empty; every image needs at least one")
     _check_origins(row, place)
@@ -317,7 +319,8 @@ def _check_origins(row: dict[str, Any], place: str) -> None:
             f"{place}: generated_from must be a list of {counted(len(images), 'caption')}, one of each of "
             "generated_images, or null where it is unknown"
         )
-    for origin in origins:
+    row["generated_from"] = [plain_text(own) if isinstance(own, str) else own for own in origins]
+    for origin in row["generated_from"]:
         if origin is not None and origin not in row["captions"]:
             raise DataError(
                 f"{place}: generated_from has {origin!r:.60}, which is none of the image's captions; name "

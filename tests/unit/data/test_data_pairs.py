@@ -38,6 +38,22 @@ def test_a_manifest_is_read(write, tmp_path):
     ]
 
 
+def test_captions_are_learned_as_they_are_scored(write, tmp_path):
+    unseen = {
+        "image": "a.jpg",
+        "captions": [" two\u200b dogs", "cafe\u0301"],
+        "generated_images": ["a2.png", "a3.png"],
+        "generated_captions": ["a\u00ad dog "],
+        "generated_from": ["two dogs\u200b", None],
+    }
+    files = (tmp_path / "a2.png", tmp_path / "a3.png")
+    files[1].touch()
+    expected = ImageCaptions(
+        tmp_path / "a.jpg", ("two dogs", "caf\u00e9"), files, ("a dog",), ("two dogs", None)
+    )
+    assert load_pairs(write(unseen)) == [expected]
+
+
 def test_a_mark_of_byte_order_is_no_part_of_the_first_row(write, tmp_path):
     found = load_pairs(write({"image": "a.jpg", "captions": ["x"]}))
     (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "pairs.jsonl").read_bytes())
