@@ -179,10 +179,9 @@ def other_ending(task: Task) -> str | None:
     return replace(caption, tail=tail).join(texts(caption))
 
 
-def cut_apart(task: Task) -> str | None:
+def cut_apart(task: Task) -> str:
     """Put spaces between the words of a Japanese caption."""
-    words = texts(task.caption)
-    return " ".join(" ".join(words).split()) + task.caption.tail if len(words) > 1 else None
+    return " ".join(" ".join(texts(task.caption)).split()) + task.caption.tail
 
 
 def _longer(words: list[str], span: Span) -> bool:

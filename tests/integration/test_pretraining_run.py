@@ -28,7 +28,9 @@ def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path, cap
     found = report["retrieval"]
     assert found["after"]["images"] == found["before"]["images"] > 10
     assert found["after"]["recall@10"] > found["before"]["recall@10"]
-    said = f"recall@10 {found['after']['recall@10']:.3f} of {found['after']['images']} images"
+    said = "after: recall@1 {recall@1:.3f}, recall@10 {recall@10:.3f} of {images} images".format(
+        **found["after"]
+    )
     assert said in capsys.readouterr().out
 
     metric = tmp_path / "metric"

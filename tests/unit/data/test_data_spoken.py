@@ -47,6 +47,7 @@ def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kep
         ("。", "。"),
         ("犬 が 走っ て いる 。", "犬が走っている"),
         ("犬\u3000が\t走る", "犬が走る"),
+        ("犬 と ABC .", "犬とABC"),
         ("2 匹 の 犬 が 、 T シャツ を 着る", "2匹の犬が、Tシャツを着る"),
         ("犬 が New York を 走る", "犬がNew Yorkを走る"),
         ("a dog runs .", "a dog runs ."),
