@@ -1,6 +1,5 @@
 """The probe command on the bundled scenes and on files, with text metrics and a small model."""
 
-import argparse
 import json
 from functools import partial
 
@@ -8,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from suisei.__main__ import main as suisei
-from suisei.commands.probe import _report, main
-from suisei.commands.probe_findings import Findings
+from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
 from suisei.data import figures
 from suisei.data.formats import read_samples
@@ -48,12 +46,6 @@ def test_a_distance_is_said_to_be_shown_with_its_sign_turned(rated, tmp_path):
     said = [note for note in content["notes"] if "sign turned" in note]
     assert len(said) == 1
     assert said[0].startswith("repetition-1: lower is better")
-
-
-def test_notes_and_signatures_are_seen_in_markdown_as_they_are():
-    facts = {"notes": ["'<unk>' is cut"], "metrics": {"chrf": "chrf|a\nb`c"}}
-    heading = _report(argparse.Namespace(keep=None), Findings(), facts, None).heading
-    assert "- '\\<unk>' is cut\n- signature: `` chrf|a b`c ``\n" in heading
 
 
 def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):

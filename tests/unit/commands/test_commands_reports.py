@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from suisei.commands import probe
+from suisei.commands.probe_findings import Findings
 from suisei.commands.reports import Files, Report, check_report, save_scores
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError
@@ -76,3 +78,9 @@ def test_scores_that_cannot_be_written_cost_nothing_else(tmp_path):
     assert (tmp_path / "s.csv").read_text().count("\n") == 3
     problems = save_scores(str(tmp_path / "gone" / "s.csv"), samples, SCORES)
     assert [type(problem) for problem in problems] == [DataError]
+
+
+def test_notes_and_signatures_of_probes_are_seen_in_markdown_as_they_are():
+    facts = {"notes": ["'<unk>' is cut"], "metrics": {"chrf": "chrf|a\nb`c"}}
+    heading = probe._report(argparse.Namespace(keep=None), Findings(), facts, None).heading
+    assert "- '\\<unk>' is cut\n- signature: `` chrf|a b`c ``\n" in heading
