@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from suisei.data.sample import CaptionSample
 from suisei.data.spoken import plain_japanese, with_own_references
@@ -21,37 +20,22 @@ from suisei.encoders.precision import (
     choose_device,
     choose_precision,
     encoders_to,
-    matrix_products,
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
 from suisei.explain.interfaces import COSINES, METRICS, InputColumn, SecondOpinion
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
+from suisei.metrics.forward import Forward
 from suisei.metrics.kept_features import KeptFeatures
 from suisei.metrics.second_models import SecondModels
 from suisei.metrics.windows import windows
-from suisei.models.alignment import alignment_inputs
-from suisei.models.batch import Batch
 from suisei.models.blocks import BLOCKS
-from suisei.models.cosine_start import reference_cosine
-from suisei.models.features import ignore_progress
 from suisei.models.folder import LoadedModel, load_second
 from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
 from suisei.models.second import Second
-from suisei.models.similarities import similarities
-from suisei.models.table import Collator, SampleTable
-from suisei.progress import in_parts, progress_bar
-
-READ = ("candidate", "references", "reference_mask", "image", "image_mask", "extras")
-"""What of a batch the regressor reads beside features."""
-
-COMPARED = 4096
-"""Samples whose cosines are computed at once."""
-
-FUSED_AT_ONCE, FUSED_NUMBERS = 1024, 2**25
-"""Samples that a GPU fuses at once, for fewer keep it waiting; and numbers of their references, at most."""
+from suisei.progress import progress_bar
 
 WINDOW = 4096
 """Samples whose captions are in memory at once."""
@@ -105,7 +89,8 @@ class SuiSeiMetric(Metric):
         encoders_to(self.precision, self.regressor.text.backbone, None if image is None else image.tower)
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
         kept_by = self.precision + ("-compiled" if compile else "")
-        self._features = KeptFeatures(self.regressor, disk_cache(cache), kept_by)
+        features = KeptFeatures(self.regressor, disk_cache(cache), kept_by)
+        self._forward = Forward(features, self.device, self.precision)
         # not one of its own methods: the metric would keep itself alive, and its gigabytes with it
         read = partial(_read_second, model, device, self.precision, compile, cache)
         self._seconds = SecondModels(model.seconds, read)
@@ -119,8 +104,8 @@ class SuiSeiMetric(Metric):
         if not any(HOOKED in vars(module) for module in self.regressor.modules()):
             return self.__dict__
         regressor = _without_hooks(self.regressor)
-        model, features = replace(self.model, regressor=regressor), self._features.of_copy(regressor)
-        return {**self.__dict__, "regressor": regressor, "model": model, "_features": features}
+        model, forward = replace(self.model, regressor=regressor), self._forward.of_copy(regressor)
+        return {**self.__dict__, "regressor": regressor, "model": model, "_forward": forward}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -159,7 +144,9 @@ class SuiSeiMetric(Metric):
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
         samples, across = self._as_read(samples)
         extras = self.extras.compute(samples)
-        scores, inputs = self._compute(samples, extras, across, replaced=values, batch_size=batch_size)
+        scores, inputs = self._forward.compute(
+            samples, extras, across, replaced=values, batch_size=batch_size
+        )
         scores[list(self.missing(samples))] = np.nan
         columns = self.input_columns()
         metrics = {own.name: replaced[:, place] for place, own in enumerate(columns) if own.kind == METRICS}
@@ -181,7 +168,7 @@ class SuiSeiMetric(Metric):
         """Return what both models say of a sample, see :class:`suisei.explain.interfaces.AsksSecond`."""
         samples, across = self._as_read([sample])
         for asked in self._seconds.asked(samples, across, sharing=False):  # one at most: languages differ
-            own, _ = self._compute(samples, self.extras.compute(samples), across, batch_size=1)
+            own, _ = self._forward.compute(samples, self.extras.compute(samples), across, batch_size=1)
             second = float(asked.said(1)[0])
             return None if np.isnan(second) else SecondOpinion(float(own[0]), second, asked.share)
         return None
@@ -197,7 +184,7 @@ class SuiSeiMetric(Metric):
             known: what this model's layers say of the captions.
             batch_size: samples at once.
         """
-        return self._compute(samples, extras, None, batch_size=batch_size, known=known)[0]
+        return self._forward.compute(samples, extras, None, batch_size=batch_size, known=known)[0]
 
     @property
     def takes_over(self) -> bool:
@@ -209,19 +196,7 @@ class SuiSeiMetric(Metric):
 
     def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return the middle of the largest and the mean cosine over references, float64 [N]; NaN without."""
-        table = SampleTable(self._plain(samples), with_images=False)
-        collate, found = Collator(table), np.full(len(table), np.nan)
-        with torch.inference_mode(), matrix_products(self.precision):
-            with progress_bar("encoding captions", len(table.captions)) as advance:
-                vectors = self._features.of_captions(table, {}, advance)
-            for start in range(0, len(table), COMPARED):
-                rows = range(start, min(start + COMPARED, len(table)))
-                batch = collate(rows)
-                captions = vectors[batch.caption_rows]
-                references = captions[batch.references]
-                similar = similarities(captions[batch.candidate], references, batch.reference_mask)
-                found[rows.start : rows.stop] = reference_cosine(similar).numpy()
-        return found
+        return self._forward.reference_cosines(self._plain(samples))
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.regressor.start is None:  # another model has no score of such samples, see missing()
@@ -247,7 +222,7 @@ class SuiSeiMetric(Metric):
         sharing = bool(self.regressor.columns.aligned) and not self.compiled
         asked = list(self._seconds.asked(samples, across, sharing=sharing))
         lower = [second.lower for second in asked if second.lower is not None]
-        scores, _ = self._compute(
+        scores, _ = self._forward.compute(
             samples, extras, across, batch_size=batch_size, advance=advance, lower=lower
         )
         for second in asked:
@@ -267,73 +242,6 @@ class SuiSeiMetric(Metric):
         """Return samples whose Japanese captions are written as the model is to read them."""
         plain = self.regressor.config.fusion.plain_japanese
         return [plain_japanese(sample) for sample in samples] if plain else samples
-
-    def _compute(
-        self,
-        samples: Sequence[CaptionSample],
-        extras: np.ndarray,
-        across: Sequence[bool] | None,
-        *,
-        batch_size: int,
-        replaced: Tensor | None = None,
-        advance: Callable[[int], Any] = ignore_progress,
-        lower: Sequence[LowerStates] = (),
-        known: LowerStates | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scores, and the extra inputs where some are replaced (as they were), else none."""
-        table = SampleTable(
-            samples,
-            extras,
-            with_images=[self.regressor.looks(compared=bool(sample.references)) for sample in samples],
-            across=across,
-        )
-        parts, pooled = len(table.captions) + len(table.images), dict[int, Tensor]()
-        step = in_parts(advance, len(table), parts)
-        with torch.inference_mode(), matrix_products(self.precision):
-            if self.regressor.columns.aligned:
-                matched = alignment_inputs(
-                    self.regressor, table, step, pooled=pooled, lower=lower, known=known
-                )
-                table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._features.of_captions(table, pooled, step)
-            images = self._features.of_images(table, step)
-            scores, inputs = self._fuse(table, captions, images, replaced, batch_size)
-        step(parts)  # those that were known took no time
-        return scores, inputs
-
-    def _fuse(
-        self,
-        table: SampleTable,
-        captions: Tensor,
-        images: Tensor | None,
-        replaced: Tensor | None,
-        batch_size: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        collate = Collator(table)
-        batch_size = _fused_at_once(batch_size, table, captions[0].numel(), self.device)
-        scores, inputs = (
-            np.empty(len(table)),
-            np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
-        )
-        for start in range(0, len(table), batch_size):
-            batch = collate(range(start, min(start + batch_size, len(table))))
-            features = captions[batch.caption_rows].to(self.device)
-            looks = None if images is None else images[batch.image_rows].to(self.device)
-            for name in READ:
-                setattr(batch, name, getattr(batch, name).to(self.device))
-            if batch.across is not None:
-                batch.across = batch.across.to(self.device)
-            if replaced is not None:
-                inputs[start : start + batch_size] = self._inputs(batch, features, looks)
-                batch.replaced = replaced[start : start + batch_size].to(self.device)
-            values = self.regressor(batch, features, looks)
-            scores[start : start + batch_size] = values.double().cpu().numpy()
-        return scores, inputs
-
-    def _inputs(self, batch: Batch, captions: Tensor, images: Tensor | None) -> np.ndarray:
-        """Return the extra inputs as they are, float64 [B, E]."""
-        extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
-        return extras
 
     @property
     def reads(self) -> frozenset[str]:
@@ -392,21 +300,6 @@ def _read_second(
     scoring = precision if torch.device(device).type == "cpu" and not compiled else None
     found = load_second(second, check_names, first, scoring=scoring)
     return SuiSeiMetric(found, device, precision, compile=compiled, cache=cache)
-
-
-def _fused_at_once(batch_size: int, table: SampleTable, numbers: int, device: torch.device) -> int:
-    """Return how many samples to fuse at once: on a GPU more than is asked for, if they are small.
-
-    Args:
-        batch_size: what is asked for.
-        table: the samples.
-        numbers: that describe a caption.
-        device: where they are fused.
-    """
-    if device.type != "cuda":
-        return batch_size
-    most = max((len(own) for own in table.references), default=1)
-    return max(batch_size, min(FUSED_AT_ONCE, FUSED_NUMBERS // max(1, most * numbers)))
 
 
 def _lacking(reads: frozenset[str]) -> str:

@@ -88,7 +88,7 @@ def _one_by_one(what: str, metric: SuiSeiMetric, own: list[CaptionSample], optio
     """Measure how long a sample takes that is scored alone, as a program that waits for each would."""
 
     def alone() -> float:
-        metric._features.forget()
+        metric._forward.features.forget()
         return seconds(lambda: [metric.score([row]) for row in own])
 
     times = [alone() for _ in range(options.repeats)]
@@ -103,7 +103,7 @@ def _timed(metric: SuiSeiMetric, rows: list[CaptionSample]) -> Callable[[], floa
 
     def timed() -> float:
         for part in (metric, *metric._seconds.opened.values()):
-            part._features.forget()
+            part._forward.features.forget()
         return seconds(lambda: metric.score(rows))
 
     return timed

@@ -140,13 +140,10 @@ def test_suiseis_image_and_captions_are_encoded_once(pictures, model_folder, mon
     reward = CaptionReward(f"suisei:{model_folder}", device="cpu", options=["suisei.precision=fp32"])
     metric = reward.metrics["suisei"]
     images, texts = [], []
-    of_images, of_captions = metric._features.computed.of_images, metric._features.computed.of_captions
-    monkeypatch.setattr(
-        metric._features.computed, "of_images", lambda x, *a: images.append(len(x)) or of_images(x, *a)
-    )
-    monkeypatch.setattr(
-        metric._features.computed, "of_captions", lambda x, *a: texts.append(len(x)) or of_captions(x, *a)
-    )
+    computed = metric._forward.features.computed
+    of_images, of_captions = computed.of_images, computed.of_captions
+    monkeypatch.setattr(computed, "of_images", lambda x, *a: images.append(len(x)) or of_images(x, *a))
+    monkeypatch.setattr(computed, "of_captions", lambda x, *a: texts.append(len(x)) or of_captions(x, *a))
     for round_ in range(2):
         captions = [[f"a dog {n} {k} {round_}" for k in range(5)] for n in range(2)]
         reward(captions, pictures[:2], REFERENCES[:2])

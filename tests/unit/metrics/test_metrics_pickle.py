@@ -53,9 +53,9 @@ def test_an_encoder_of_transformers_is_pickled_while_it_is_in_use(build_regresso
     assert HOOKED in vars(metric.regressor.text.backbone)
     copy = pickle.loads(pickle.dumps(metric))
     assert copy.regressor is copy.model.regressor
-    assert copy.regressor is copy._features.computed.model
+    assert copy.regressor is copy._forward.features.computed.model
     np.testing.assert_allclose(copy.score(captions, [captions[:2]] * 8), expected, rtol=0, atol=1e-7)
-    metric._features.forget()  # what was copied goes on catching hidden states
+    metric._forward.features.forget()  # what was copied goes on catching hidden states
     np.testing.assert_allclose(metric.score(captions, [captions[:2]] * 8), expected, rtol=0, atol=1e-7)
 
 

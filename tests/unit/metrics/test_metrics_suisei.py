@@ -12,7 +12,7 @@ from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.loading import load
-from suisei.metrics.suisei import SuiSeiMetric, _fused_at_once
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models.folder import LoadedModel, save_model
 from suisei.models.regressor import UNVARIED_SCALE
 from suisei.models.table import Collator, SampleTable
@@ -204,13 +204,14 @@ def test_no_image_is_looked_at_that_counts_for_nothing(
     )
     save_model(tmp_path / "model", model.eval())
     metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
-    seen, of_images = [], metric._features.computed.of_images
+    computed = metric._forward.features.computed
+    seen, of_images = [], computed.of_images
 
     def watched(images, *more):
         seen.extend(images)
         return of_images(images, *more)
 
-    monkeypatch.setattr(metric._features.computed, "of_images", watched)
+    monkeypatch.setattr(computed, "of_images", watched)
     rows = [CaptionSample("two dogs", ("a ball",), pictures[0]), CaptionSample("two dogs", (), pictures[1])]
     metric.score(rows)
     assert len(seen) == looked_at
@@ -367,13 +368,3 @@ def test_captions_longer_than_what_is_read_are_said_once(metric, caplog):
         metric.score(["dog " * (limit + 1)] * 2, references=[["two dogs"]] * 2)
         metric.score(["cat " * (limit + 1)], references=[["two dogs"]])
     assert [f"1 caption reaches the {limit} tokens" in record.message for record in caplog.records] == [True]
-
-
-@pytest.mark.parametrize(
-    ("references", "numbers", "expected"), [(2, 768, 1024), (5, 1536, 1024), (200, 2048, 81), (0, 768, 1024)]
-)
-def test_a_gpu_fuses_fewer_samples_with_many_references(references, numbers, expected):
-    table = SampleTable([CaptionSample("a", tuple("bc" * 100)[:references])], with_images=False)
-    assert _fused_at_once(64, table, numbers, torch.device("cuda:1")) == expected
-    assert _fused_at_once(2000, table, numbers, torch.device("cuda")) == 2000
-    assert _fused_at_once(64, table, numbers, torch.device("cpu")) == 64
