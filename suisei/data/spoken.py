@@ -16,12 +16,6 @@ from suisei.data.splits import group_of
 _KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LATIN = re.compile("[A-Za-z\u00aa-\u024f\u1e00-\u1eff\uff21-\uff5a]")
-_FULL_STOP = re.compile(r"(?<=[^\s.．。｡])\s*[.．。｡]$")
-_WIDE = (
-    "[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff0f\uff1a-\uff1f\uff5b-\uff9f\U00020000-\U0003ffff]"
-)
-"""Japanese letters and marks, beside which running text has no space."""
-_BETWEEN_WORDS = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
 _CHINESE = 8
 """So many ideographs without any kana are a sentence in Chinese: no caption of Shichimi or JSTS is."""
 
@@ -35,23 +29,6 @@ def with_own_references(samples: Sequence[CaptionSample]) -> tuple[list[CaptionS
     """
     found = [_own_alone(sample) for sample in samples]
     return [sample for sample, _ in found], [across for _, across in found]
-
-
-def plain_japanese(sample: CaptionSample) -> CaptionSample:
-    """Return a sample whose Japanese captions are written as in running text, without a full stop at the end.
-
-    There are no spaces beside Japanese characters then, as there are where words were cut apart. Several full
-    stops in a row stay.
-    """
-    candidate = _plain(sample.candidate) if language_of(sample) == "ja" else sample.candidate
-    references = tuple(_plain(text) if detect_language(text) == "ja" else text for text in sample.references)
-    if (candidate, references) == (sample.candidate, tuple(sample.references)):
-        return sample
-    return replace(sample, candidate=candidate, references=references)
-
-
-def _plain(text: str) -> str:
-    return _FULL_STOP.sub("", _BETWEEN_WORDS.sub("", text))
 
 
 def count_across(samples: Iterable[CaptionSample]) -> int:

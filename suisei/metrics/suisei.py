@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from suisei.data.plain_writing import plainly_written
 from suisei.data.sample import CaptionSample
-from suisei.data.spoken import plain_japanese, with_own_references
+from suisei.data.spoken import with_own_references
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import (
     choose_device,
@@ -191,7 +192,7 @@ class SuiSeiMetric(Metric):
         """Whether as a second model it can read what the first has computed of its samples without images."""
         bridged = self.regressor.start is not None and self.regressor.start.bridge is not None
         looks = "image" in frozenset().union(*self.extras.needs().values())
-        plain = self.regressor.config.fusion.plain_japanese
+        plain = self.regressor.config.fusion.plain_writing
         return bool(self.regressor.columns.aligned) and not (bridged or looks or plain)
 
     def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
@@ -239,9 +240,9 @@ class SuiSeiMetric(Metric):
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
     def _plain(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
-        """Return samples whose Japanese captions are written as the model is to read them."""
-        plain = self.regressor.config.fusion.plain_japanese
-        return [plain_japanese(sample) for sample in samples] if plain else samples
+        """Return samples whose captions are written as the model is to read them."""
+        plain = self.regressor.config.fusion.plain_writing
+        return [plainly_written(sample) for sample in samples] if plain else samples
 
     @property
     def reads(self) -> frozenset[str]:

@@ -37,7 +37,7 @@ FUSION: dict[str, Rule] = {
     "image_similarity": SWITCH,
     "alignment": SWITCH,
     "extra_inputs": Several(NAME, 0, 100),
-    "plain_japanese": SWITCH,
+    "plain_writing": SWITCH,
 }
 HEAD: dict[str, Rule] = {
     "hidden": Several(at_least(1, WIDTH), 0, 16),
@@ -72,10 +72,12 @@ class FusionConfig:
             (:mod:`suisei.models.alignment`).
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
-        plain_japanese: whether scores are of Japanese captions without the spaces between words that were cut
-            apart, and without the full stop at their end. Where hardly any caption of the training data has
-            either, a candidate is else rated by whether its references are written so too. Training reads
-            captions as they are.
+        plain_writing: whether scores are of captions as they would plainly be written: without quotation
+            marks around a whole caption and with straight apostrophes; Japanese also without spaces between
+            words that were cut apart and without the full stop at the end
+            (:mod:`suisei.data.plain_writing`). Where hardly any caption of the training data has these, a
+            candidate is else rated by whether its references are written so too. Training reads captions as
+            they are.
     """
 
     poolings: Sequence[str] = ("idf", "mean")
@@ -86,7 +88,7 @@ class FusionConfig:
     image_similarity: bool = False
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
-    plain_japanese: bool = False
+    plain_writing: bool = False
 
     def __post_init__(self) -> None:
         check_settings("model.fusion", self, FUSION)

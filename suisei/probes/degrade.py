@@ -158,6 +158,7 @@ INVARIANCES: dict[str, Degradation] = {
             rephrase.cut_apart,
             ("ja",),
         ),
+        ("quotes", "quotation marks around the caption, as language models write", rephrase.quoted, BOTH),
     )
 }
 CHANGES = {**DEGRADATIONS, **INVARIANCES}

@@ -52,6 +52,7 @@ _NO_CONTENT = frozenset(("大きな", "おおきな", "小さな", "ちいさな
 """Words of the spellings that are neither nouns nor adjectives to MeCab, and like no particle."""
 _STOPS = ("", ".", "。", "．", "｡")
 """Ends of captions between which a full stop makes the difference."""
+_QUOTATION_MARKS = '"\u201c\u201d\u201e\u00ab\uff02`「『'
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
 _AT_SOMETHING = ("throw", "look", "star", "point", "smil", "bark", "gaz", "reach")
@@ -182,6 +183,14 @@ def other_ending(task: Task) -> str | None:
 def cut_apart(task: Task) -> str:
     """Put spaces between the words of a Japanese caption."""
     return " ".join(" ".join(texts(task.caption)).split()) + task.caption.tail
+
+
+def quoted(task: Task) -> str | None:
+    """Put quotation marks around a caption that has none."""
+    written = task.caption.join(texts(task.caption))
+    if any(mark in written for mark in _QUOTATION_MARKS):
+        return None
+    return f"「{written}」" if task.caption.language == "ja" else f'"{written}"'
 
 
 def _longer(words: list[str], span: Span) -> bool:

@@ -43,7 +43,7 @@ COVERED = {
         "model.fusion.alignment",
         "model.fusion.extra_inputs",
     ),
-    "test_japanese_may_be_read_as_running_text_without_full_stops": ("model.fusion.plain_japanese",),
+    "test_captions_may_be_read_as_if_plainly_written": ("model.fusion.plain_writing",),
     "test_head_of_the_model": (
         "model.head.hidden",
         "model.head.activation",

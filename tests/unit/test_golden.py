@@ -48,6 +48,7 @@ def test_the_model_in_the_package_scores_japanese_however_it_is_spaced_and_ended
         "犬が公園を走っている。",
         "犬 が 公園 を 走っ て いる",
         "犬 が 公園 を 走っ て いる 。",
+        "「犬が公園を走っている。」",
     )
     references = ("子犬が芝生を走る", "子犬が芝生を走る。", "子犬 が 芝生 を 走る 。")
     scores = metric.score(forms * len(references), references=[[one] for one in references for _ in forms])

@@ -10,7 +10,6 @@ from suisei.data.spoken import (
     count_other_scripts,
     in_another_script,
     language_notes,
-    plain_japanese,
     references_in,
     with_own_references,
 )
@@ -31,37 +30,6 @@ from suisei.data.spoken import (
 def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kept, across):
     (found,), flags = with_own_references([sample])
     assert (found.references, flags) == (kept, [across])
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("犬が走る。", "犬が走る"),
-        ("犬が走る．", "犬が走る"),
-        ("犬が走る.", "犬が走る"),
-        ("犬が走る 。", "犬が走る"),
-        ("犬が走る", "犬が走る"),
-        ("犬。猫。", "犬。猫"),
-        ("犬が走る。。", "犬が走る。。"),
-        ("犬が走る...", "犬が走る..."),
-        ("。", "。"),
-        ("犬 が 走っ て いる 。", "犬が走っている"),
-        ("犬\u3000が\t走る", "犬が走る"),
-        ("犬 と ABC .", "犬とABC"),
-        ("2 匹 の 犬 が 、 T シャツ を 着る", "2匹の犬が、Tシャツを着る"),
-        ("犬 が New York を 走る", "犬がNew Yorkを走る"),
-        ("a dog runs .", "a dog runs ."),
-    ],
-)
-def test_japanese_captions_are_read_as_running_text_without_a_full_stop(written, read):
-    found = plain_japanese(CaptionSample(written, (written, "a red ball ."), id="1"))
-    assert found == CaptionSample(read, (read, "a red ball ."), id="1")
-
-
-def test_the_language_of_a_sample_says_how_its_candidate_is_read():
-    assert plain_japanese(CaptionSample("ABC.", ("犬。",), language="ja")).candidate == "ABC"
-    sample = CaptionSample("犬 ABC。", ("a dog.",), language="en")
-    assert plain_japanese(sample) is sample
 
 
 def test_an_image_lends_its_references_to_all_its_captions():

@@ -144,8 +144,8 @@ def test_what_a_model_reads_is_what_its_score_depends_on(
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_japanese_may_be_read_as_running_text_without_full_stops(build_regressor, tmp_path, plain):
-    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["ridge"], "plain_japanese": plain}
+def test_captions_may_be_read_as_if_plainly_written(build_regressor, tmp_path, plain):
+    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["ridge"], "plain_writing": plain}
     rated = [
         CaptionSample(text, ("犬 が 走る。",), rating=len(text) / 9) for text in ("犬", "犬 が。", "猫が走る")
     ]
@@ -158,6 +158,8 @@ def test_japanese_may_be_read_as_running_text_without_full_stops(build_regressor
         CaptionSample("犬が走る。", ("犬が公園を走る",)),
         CaptionSample("犬 が 走る", ("犬が公園を走る",)),
         CaptionSample("犬が走る", ("犬 が 公園 を 走る 。",)),
+        CaptionSample("「犬が走る」", ("犬が公園を走る",)),
+        CaptionSample("犬が走る", ("“犬が公園を走る”",)),
     ):
         one, two = metric.score([bare, written])
         assert (one == two) == plain

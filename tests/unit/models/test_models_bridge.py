@@ -73,8 +73,8 @@ def test_cosines_are_computed_a_few_samples_at_a_time(folders, monkeypatch):
         held.append(len(candidates))
         return similarities(candidates, *others)
 
-    monkeypatch.setattr("suisei.metrics.suisei.COMPARED", 2)
-    monkeypatch.setattr("suisei.metrics.suisei.similarities", noted)
+    monkeypatch.setattr("suisei.metrics.forward.COMPARED", 2)
+    monkeypatch.setattr("suisei.metrics.forward.similarities", noted)
     np.testing.assert_allclose(metric.reference_cosines(given), whole, atol=1e-6)
     assert held == [2, 2, 1]
 

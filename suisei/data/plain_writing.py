@@ -1,0 +1,76 @@
+"""Captions as they would plainly be written, where the way of writing says nothing of the image."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from suisei.data.sample import CaptionSample, detect_language
+
+_MARKS = {
+    '"': '"',
+    "'": "'",
+    "``": "''",
+    "\u2018": "\u2019",
+    "\u201c": "\u201d",
+    "\u201e": "\u201c",
+    "\u00ab": "\u00bb",
+    "\u300c": "\u300d",
+    "\u300e": "\u300f",
+    "\uff02": "\uff02",
+}
+"""Quotation marks, and those that close them; '' closes `` as in the Penn Treebank."""
+_NESTED = 3
+"""So many around each other are taken away."""
+_STOPS = ".．。｡"
+_APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
+_STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d\u201e", '\'\'"""')
+_FULL_STOP = re.compile(rf"(?<=[^\s{_STOPS}])\s*[{_STOPS}]$")
+_WIDE = (
+    "[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff0f\uff1a-\uff1f\uff5b-\uff9f\U00020000-\U0003ffff]"
+)
+"""Japanese letters and marks, beside which running text has no space."""
+_BETWEEN_WORDS = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
+
+
+def plainly_written(sample: CaptionSample) -> CaptionSample:
+    """Return a sample whose captions are plainly written.
+
+    No quotation marks stand around a whole caption, as language models put them there; others, and
+    apostrophes, are straight. Japanese is running text: without spaces beside Japanese characters, as there
+    are where words were cut apart, and without the full stop at the end. Several full stops in a row stay.
+    """
+    candidate = _plain(sample.candidate, sample.language)
+    references = tuple(_plain(text) for text in sample.references)
+    if (candidate, references) == (sample.candidate, tuple(sample.references)):
+        return sample
+    return replace(sample, candidate=candidate, references=references)
+
+
+def _plain(text: str, language: str | None = None) -> str:
+    text = _without_marks(text).translate(_STRAIGHT)
+    if (language or detect_language(text)) != "ja":
+        return text
+    return _FULL_STOP.sub("", _BETWEEN_WORDS.sub("", text))
+
+
+def _without_marks(text: str) -> str:
+    """Take quotation marks from around a caption; a full stop behind them stays."""
+    for _ in range(_NESTED):
+        quoted = text.strip()
+        stop = quoted[-1] if quoted[-1] in _STOPS else ""
+        inside = _inside(quoted.removesuffix(stop).rstrip())
+        if not inside:
+            break
+        text = inside if inside[-1] in _STOPS else inside + stop
+    return text
+
+
+def _inside(quoted: str) -> str:
+    """Return what a pair of quotation marks encloses; nothing where there is no pair, or several."""
+    for opening, closing in _MARKS.items():
+        inside = quoted[len(opening) : -len(closing)]
+        if quoted == opening + inside + closing:
+            rest = _APOSTROPHE.sub("", inside)
+            return "" if opening in rest or closing in rest else inside.strip()
+    return ""
