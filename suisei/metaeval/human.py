@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,8 @@ def human_rounds(data: AgreementData, seed: int = 0) -> tuple[Rows, ...]:
     There are as many rounds as the most raters of a sample, and together they leave out every rating.
     A round takes one rating of each sample because two ratings of one sample disagree by construction
     with each other's means, and because over all ratings at once the means per system would be the
-    ratings' own. Which rating a round takes is drawn per sample: files may list ratings sorted.
+    ratings' own. Which rating a round takes is drawn per sample: files may list ratings sorted. The draw is
+    the same in whatever order samples and their ratings come.
 
     Args:
         data: ratings; the scores are not used.
@@ -36,18 +38,29 @@ def human_rounds(data: AgreementData, seed: int = 0) -> tuple[Rows, ...]:
     if not several.any():
         raise CorrelationError("not available: one rater")
     kept = data.subset(several)
-    counts = np.array([len(values) for values in kept.ratings])
-    first = np.random.default_rng(seed).integers(0, counts)
+    ratings = [sorted(values) for values in kept.ratings]
+    counts = np.array([len(values) for values in ratings])
+    first = _drawn(kept, ratings, seed)
     rounds = []
     for number in range(int(counts.max())):
         pairs = []
-        for values, position in zip(kept.ratings, (first + number) % counts, strict=True):
+        for values, position in zip(ratings, (first + number) % counts, strict=True):
             others = [*values[:position], *values[position + 1 :]]
             pairs.append((mean_rating(others), values[position]))
         x, y = np.array(pairs, dtype=np.float64).T
         rows = replace(kept, scores=x, ratings=tuple((value,) for value in y.tolist())).rows()
         rounds.append(replace(rows, dropped=int((~several).sum()), raters=LEFT_ONE_OUT))
     return tuple(rounds)
+
+
+def _drawn(data: AgreementData, ratings: Sequence[Sequence[float]], seed: int) -> np.ndarray:
+    """Return which of its sorted ratings each sample's first round takes, int [N]."""
+    keys = zip(data.groups, (name or "" for name in data.systems), ratings, strict=True)
+    order = [place for _, place in sorted((key, place) for place, key in enumerate(keys))]
+    counts = np.array([len(ratings[place]) for place in order])
+    first = np.empty(len(order), dtype=np.int64)
+    first[order] = np.random.default_rng(seed).integers(0, counts)
+    return first
 
 
 def human_agreement(rounds: tuple[Rows, ...], correlation: str, averaging: str) -> Agreement:

@@ -46,6 +46,23 @@ def test_which_rating_is_left_out_does_not_follow_the_file_order():
         assert counts.min() > 900
 
 
+@pytest.mark.parametrize("averaging", AVERAGING)
+def test_order_of_samples_and_of_their_ratings_changes_nothing(averaging):
+    rng = np.random.default_rng(5)
+    rows = [
+        (tuple(rng.integers(1, 5, size=rng.integers(1, 5)).tolist()), f"g{i // 5}", f"s{i % 7}")
+        for i in range(80)
+    ]
+    shuffled = [rows[place] for place in rng.permutation(len(rows))]
+    shuffled = [(tuple(rng.permutation(ratings)), group, system) for ratings, group, system in shuffled]
+    results = [
+        human_agreement(human_rounds(make(*zip(*each, strict=True))), "tau-b", averaging)
+        for each in (rows, shuffled)
+    ]
+    assert results[0].value == pytest.approx(results[1].value, abs=1e-12)
+    assert results[0].undefined == results[1].undefined
+
+
 def test_agreement_is_that_of_a_rater_with_the_others():
     data, ratings = simulate(count=4000)
     result = human_agreement(human_rounds(data), "pearson", "pooled")
