@@ -7,12 +7,14 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from suisei.cli import counted
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
+from suisei.data.column_names import field_called
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.copies import content_of
 from suisei.data.decodable import problems_of, sound_items
@@ -27,6 +29,8 @@ from suisei.errors import ConfigError, DataError
 _LOG = logging.getLogger(__name__)
 _LISTS = ("captions", "generated_images", "generated_captions")
 _FIELDS = ("image", *_LISTS, "generated_from")
+_LOOKED_AT = 100
+"""Lines of a file of which one is to say what the rows are: bad ones may stand before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,11 @@ class ImageCaptions:
 
 
 def is_pairs(source: str) -> bool:
-    """Return whether a name or file is one that :func:`load_pairs` reads, told by its first row."""
+    """Return whether a name or file is one that :func:`load_pairs` reads.
+
+    Of a file the first row that has a candidate or ``captions`` says so: captions alone are of a pair, and
+    beside a candidate they are its references. Rows before it may be bad ones.
+    """
     name, _, part = source.partition("-")
     if (name == "flickr8k" and part in FLICKR8K_PARTS) or names_parts(source):
         return True
@@ -69,11 +77,23 @@ def is_pairs(source: str) -> bool:
         return False
     try:
         with open_plain(path) as file:
-            first = next((line for line in file if line.strip()), b"")
-        row = json.loads(first.decode("utf-8-sig", errors="replace"))
-    except (OSError, DataError, ValueError, RecursionError):
+            told = (_tells_pairs(line) for line in islice(file, _LOOKED_AT))
+            return next((found for found in told if found is not None), False)
+    except (OSError, DataError):
         return False  # whatever reads the file next says what is wrong with it
-    return isinstance(row, dict) and "captions" in row
+
+
+def _tells_pairs(line: bytes) -> bool | None:
+    """Return whether a line shows that its file is one of pairs; None where it shows nothing."""
+    try:
+        row = json.loads(line.decode("utf-8-sig", errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    if any(field_called(name) == "candidate" for name in row):
+        return False
+    return True if "captions" in row else None
 
 
 def load_pairs(

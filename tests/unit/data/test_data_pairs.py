@@ -61,6 +61,21 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_row(write, tmp_path):
     assert load_pairs(str(tmp_path / "marked.jsonl")) == found
 
 
+def test_rows_without_captions_or_candidate_do_not_say_what_a_file_holds(write, tmp_path):
+    good = {"image": "b.jpg", "captions": ["a dog"]}
+    for bad in ({"image": "a.jpg"}, "{"):
+        source = write(bad, good)
+        assert is_pairs(source)
+        assert [pair.image.name for pair in load_pairs(source, on_error="skip")] == ["b.jpg"]
+    assert not is_pairs(write({"image": "a.jpg"}, {"image": "b.jpg", "caption": "a dog"}))
+
+
+def test_captions_beside_a_candidate_are_its_references(write):
+    rated = {"image": "b.jpg", "candidate": "a dog", "captions": ["dogs"], "rating": 3}
+    assert not is_pairs(write(rated))
+    assert not is_pairs(write({"image": "b.jpg"}, rated, {"image": "b.jpg", "captions": ["a dog"]}))
+
+
 def test_a_compressed_manifest_is_read(write, tmp_path):
     found = load_pairs(write({"image": "a.jpg", "captions": ["犬"]}, {"image": "b.jpg", "captions": ["w"]}))
     packed = tmp_path / "packed.jsonl.gz"
