@@ -12,7 +12,7 @@ from suisei.errors import DataError
 
 _FILE = r"[^\t,;|]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?"
 _KEY = re.compile(
-    rf"""\S+\t[^\t]*|                     # a key, and a tab that is the only one
+    rf"""[^\t]+\t[^\t]*|                  # a key, which may have blanks, and a tab that is the only one
         {_FILE}(?:[\t,;]|[ ]*\|).*|       # the file of an image
         [0-9]+[ ]*\|.*                    # the number of a sentence""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,

@@ -20,6 +20,8 @@ KEYED = {
     "single bars": "17|a dog runs\n18|a cat\n",
     "files and bars": "p0.jpg | a dog runs\np1.jpg | a cat\n",
     "files with blanks": "my dog 1.jpg\ta dog runs\nmy dog 2.jpg\ta cat\n",
+    "keys with blanks": "my dog 1\ta dog runs\nmy dog 2\ta cat\n",
+    "names with blanks": "犬　一\t犬が走る\nmy cat\ta cat\n",
     "one line of a file with blanks": "my dog.JPG\ta dog runs\n",
     "files with blanks and commas": "my dog 1.jpg,a dog runs\nmy dog 2.jpg,a cat\n",
 }
@@ -92,6 +94,7 @@ def test_tables_and_objects_are_no_captions(tmp_path, text, reader):
     "lines",
     [
         ["dog\truns", "a cat"],
+        ["a cat", "a dog\truns fast"],
         ["a sign, caption", "a cat"],
         ["text", "a cat"],
         ["logo,reference", "a cat"],
