@@ -26,6 +26,7 @@ from suisei.metaeval.resampling import (
 )
 from suisei.metaeval.settings import ALPHA, EvaluationSettings
 from suisei.metaeval.significance import (
+    ROUNDING,
     TestResult,
     holm,
     permutation_test,
@@ -77,10 +78,11 @@ def compare_metrics(
     With averaging "item" a pair is compared on the groups in which the correlations of both are defined.
 
     Each pair has the difference of the correlations with its bootstrap interval, the one-sided
-    PERM-BOTH p-value of the better one being better, the same after Holm's correction over all pairs,
-    and for pooled Pearson also Williams' p-value. Which is better the pair's samples say themselves, so the
-    level of the corrected p-values is up to twice what they say. Clusters are built on the corrected
-    p-values: a metric starts a new cluster when any member of the current one is significantly better.
+    PERM-BOTH p-value of the better one being better (two-sided, and so 1, where the two are equal), the same
+    after Holm's correction over all pairs, and for pooled Pearson also Williams' p-value. Which is better the
+    pair's samples say themselves, so the level of the corrected p-values is up to twice what they say.
+    Clusters are built on the corrected p-values: a metric starts a new cluster when any member of the current
+    one is significantly better.
     Metrics are ordered by their correlations, or where they score different samples by how many others they
     are significantly better than. Those whose correlation is undefined are left out, with a note.
 
@@ -197,12 +199,14 @@ def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSett
         a, b = metrics.rows(better, both), metrics.rows(worse, both)
         groups = len(a.group_names)
         a, b = paired_rows(a, b, kind, averaging)
-        if agree(a, kind, averaging).value < agree(b, kind, averaging).value:
+        gain = agree(a, kind, averaging).value - agree(b, kind, averaging).value
+        if gain < 0:
             better, worse, a, b = worse, better, b, a
         interval, reason = _interval(metrics, (better, a), (worse, b), both)
         test = permutation_test(
             a, b, kind, averaging,
             unit=settings.unit, n_permutations=settings.permutations, seed=settings.seed,
+            alternative="greater" if abs(gain) > ROUNDING else "two-sided",  # of equals none is better
         )  # fmt: skip
     except CorrelationError as error:
         return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))

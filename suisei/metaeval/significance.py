@@ -18,6 +18,9 @@ from suisei.metaeval.kendall import weight_chunks
 from suisei.metaeval.resampling import RowStatistic, paired_rows
 from suisei.metaeval.settings import ALPHA, USUAL
 
+ROUNDING = 1e-12
+"""Differences of two correlations that are no further apart are the same."""
+
 _MOST_THREADS = 16
 """That permutations are counted in: each takes memory, and more wait for that."""
 
@@ -88,7 +91,7 @@ def permutation_test(
         if alternative == "two-sided":
             difference, threshold = np.abs(difference), abs(observed)
         # An undefined permutation counts against significance; the tolerance is for rounding.
-        return int((~(difference < threshold - 1e-12)).sum())
+        return int((~(difference < threshold - ROUNDING)).sum())
 
     sizes = [part.stop - part.start for part in weight_chunks(n_permutations, 2 * len(a.x))]
     # With "item" each group is a few numbers: threads would but wait for one another in Python.

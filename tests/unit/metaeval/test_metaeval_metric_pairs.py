@@ -58,6 +58,23 @@ def test_every_pair_has_its_better_metric_first_and_progress_counts_them(rated):
     assert any("seed 3; Holm over 3 pairs" in note for note in result.table.notes)
 
 
+def test_of_metrics_that_agree_equally_well_none_is_the_better_one(rated):
+    samples, scores = rated
+    equal = {"good": scores["good"], "warped": np.exp(5 * scores["good"]), "poor": scores["poor"]}
+    settings = EvaluationSettings(correlation="tau-b", n_resamples=99)
+    first, second = (
+        {frozenset(label.split(" > ")): row.cells for label, row in rows_of(result).items()}
+        for result in (
+            compare_metrics({name: equal[name] for name in names}, samples, settings)
+            for names in (list(equal), list(equal)[::-1])
+        )
+    )
+    assert first[frozenset(("good", "warped"))]["difference"].value == 0
+    for pair, cells in first.items():
+        assert cells["p"].value == second[pair]["p"].value
+        assert cells["p"].value == 1 or pair != {"good", "warped"}
+
+
 def test_a_metric_is_resampled_once_for_all_of_its_pairs(rated, monkeypatch):
     samples, scores = rated
     scores = {**scores, "less": np.r_[np.nan, scores["fair"][1:] ** 3]}
