@@ -207,9 +207,7 @@ class Table:
                 lines.append("| " + " | ".join(texts) + " |")
             lines.append("")
         lines += [f"- {markdown_text(note)}" for note in self.all_notes(shown)]
-        lines += [
-            f"- signature: {markdown_code(row.signature)}" for row in self.overall.rows if row.signature
-        ]
+        lines += [f"- signature: {markdown_code(signature)}" for signature in self._signatures(shown)]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_latex(self, scopes: Sequence[str] = ("overall", "language")) -> str:
@@ -230,10 +228,13 @@ class Table:
             kinds = sorted({section.scope or "" for section in self.sections} - {*scopes, ""})
             count = counted(len(self.sections) - len(shown), "section")
             lines.append(f"% left out: {count} ({', '.join(kinds)})")
-        lines += [
-            f"% signature: {' '.join(row.signature.split())}" for row in self.overall.rows if row.signature
-        ]
+        lines += [f"% signature: {' '.join(signature.split())}" for signature in self._signatures(shown)]
         return "\n".join(lines) + "\n"
+
+    def _signatures(self, shown: Sequence[Section]) -> list[str]:
+        """Return the signatures of the rows that are shown, each once: sections may be of other metrics."""
+        rows = (row for section in shown or self.sections[:1] for row in section.rows)
+        return list(dict.fromkeys(row.signature for row in rows if row.signature))
 
     def without_systems(self) -> tuple[Section, ...]:
         """Return the sections that are not of one system."""

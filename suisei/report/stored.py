@@ -228,7 +228,7 @@ def _signatures(content: Any) -> list[str]:
     found: list[str] = []
     tables = [content, *content.values(), *_inner_tables(content)] if isinstance(content, dict) else []
     for table in filter(_is_table, tables):
-        for section in table["sections"][:1]:
+        for section in table["sections"]:
             rows = section.get("rows", ()) if isinstance(section, dict) else ()
             found += [
                 f"{row.get('label')}: {row['signature']}"

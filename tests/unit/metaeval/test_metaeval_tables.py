@@ -47,6 +47,19 @@ def test_a_signature_is_one_line():
     assert "% signature: a b|from:s.csv\n" in table.to_latex()
 
 
+def test_signatures_of_every_section_are_listed_once():
+    sections = (
+        Section("0 references", (Row("m", signature="m"),)),
+        Section("9 references", (Row("n", signature="n|refs:9"), Row("m", signature="m"))),
+        Section("system: a", (Row("o", signature="o"),)),
+    )
+    table = Table("T", {"x": "x"}, sections)
+    listed = "- signature: `m`\n- signature: `n|refs:9`\n"
+    assert table.to_markdown().endswith(f"{listed}- signature: `o`\n")
+    assert table.to_markdown(by_system=False).endswith(listed)
+    assert table.to_latex().endswith("% signature: m\n% signature: n|refs:9\n")
+
+
 def test_scopes_say_why_they_lack_what_all_samples_have_and_nothing_twice():
     one, other = "no interval: one group", "tau-c needs at least two points"
     x, y = Cell(0.5, reason=one), Cell(None, reason="constant")
