@@ -180,8 +180,11 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 def describe_training(training: dict[str, Any]) -> str:
     """Return what a run did, as a Markdown list."""
     ranked = ", against ratings mixed with their ranks (model.head.rank_share)" * bool(training.get("ranks"))
+    count = training.get("processes", 1)
+    several = f", processes {count}" * (count > 1)
     lines = [
-        f"epochs {training['epochs']}, steps {training['steps']:,}, minutes {training['minutes']:.1f}",
+        f"epochs {training['epochs']}, steps {training['steps']:,}, "
+        f"minutes {training['minutes']:.1f}{several}",
         f"seed {training['seed']}, precision {training['precision']}",
         f"weights: {_chosen(training['best_validation'])}{ranked}",
     ]

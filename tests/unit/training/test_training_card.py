@@ -235,3 +235,10 @@ def test_an_earlier_card_s_word_on_what_may_be_missing_is_mended_where_it_is_wro
     now = model_card(REPORT, "", {"image": None, "head": {"start": start}})
     card = changed(now.replace(new, f"- {old}\n"))
     assert (new in card, old in card) == ((True, False) if start else (False, True))
+
+
+def test_a_training_by_several_processes_says_so():
+    training = REPORT["training"]
+    assert ", processes 2\n" in describe_training({**training, "processes": 2})
+    for one in (training, {**training, "processes": 1}):
+        assert "processes" not in describe_training(one)
