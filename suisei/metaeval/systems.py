@@ -6,7 +6,7 @@ score is their mean), so that a resample costs a matrix product, as in sacreBLEU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -212,10 +212,14 @@ def _outcome(
     )
 
 
-def _numbered(names: Sequence[Hashable]) -> np.ndarray:
-    """Return the number of each name, from 0 in the order of first occurrence, int64 [N]."""
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+def _numbered(names: Sequence[Any]) -> np.ndarray:
+    """Return the number of each name, from 0 in their order, int64 [N].
+
+    Not in the order of first occurrence, which is that of the system that is named first: it decides which
+    images a resample or a permutation draws.
+    """
+    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 def _added_up(rows: np.ndarray, units: np.ndarray) -> np.ndarray:
