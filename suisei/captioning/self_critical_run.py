@@ -226,8 +226,9 @@ def _described(said: Mapping[str, Any]) -> str:
     cost = "" if share is None else f"; the reward took {share:.0%} of the steps' time"
     skipped = f" ({counted(said['skipped_rows'], 'bad row')} left out)" if said["skipped_rows"] else ""
     kept = "" if said["kept"] is None else f" (kept: step {said['kept']:,})"
+    several = f" by {said['processes']} processes" * (said["processes"] > 1)
     return (
         f"`{said['start']}` rewarded by `{said['reward']}` (baseline {said['baseline']}) on "
         f"{counted(said['images']['train'], 'image')}{skipped}: {counted(said['steps'], 'step')}{kept} in "
-        f"{said['minutes']:g} minutes{cost}."
+        f"{said['minutes']:g} minutes{several}{cost}."
     )

@@ -55,6 +55,13 @@ def test_a_model_that_says_nothing_is_written_and_reported_all_the_same(
     assert {note for note in notes if "without a word" in note} == told
 
 
+@pytest.mark.parametrize(("count", "told"), [(1, "in 2 minutes."), (2, "in 2 minutes by 2 processes.")])
+def test_the_report_says_how_many_processes_trained(count, told):
+    said = {"start": "s", "reward": "cider", "baseline": "greedy", "images": {"train": 4}, "steps": 3}
+    said |= {"kept": None, "skipped_rows": 0, "minutes": 2.0, "processes": count}
+    assert self_critical_run._described({**said, "reward_share_of_step": None}).endswith(told)
+
+
 def test_what_a_run_writes(folder, tmp_path):
     output = tmp_path / "run"
     more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
