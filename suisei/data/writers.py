@@ -115,13 +115,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         new, aside = Path(name) / folder.name, Path(name) / "old"
         new.mkdir()
         yield new
-        replaced = folder.exists()
-        if replaced:
-            folder.rename(aside)
         try:
+            if folder.exists():
+                folder.rename(aside)
             new.rename(folder)
-        except OSError:
-            if replaced:
+        except BaseException:  # Ctrl-C between the two would lose both
+            if aside.exists() and not folder.exists():
                 aside.rename(folder)
             raise
 

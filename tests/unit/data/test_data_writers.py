@@ -90,7 +90,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("problem", [OSError("no space left"), KeyboardInterrupt("no time left")])
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monkeypatch, problem):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old.txt").write_text("old")
@@ -98,11 +99,11 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monke
 
     def fails(self, target):
         if target == folder and (self / "new.txt").exists():
-            raise OSError("no space left")
+            raise problem
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(OSError, match="no space left"), replacing_folder(folder) as new:
+    with pytest.raises(type(problem), match="left"), replacing_folder(folder) as new:
         (new / "new.txt").write_text("new")
     assert [path.name for path in folder.iterdir()] == ["old.txt"]
     monkeypatch.undo()
