@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     check_new_folder(options.output, [options.model])
     check_report(options, given(vars(options), "data"), sealed=["model", "root"])
+    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.training.weighing import fit_bridge
 
@@ -69,9 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{options.data}: scores beside a caption's own language fall where cosines across languages "
             "rise; are the references of a group all of one image?"
         )
-    new = _written(options, metric, bridge)
-    scores = {"as before": before, "with the bridge": new.score(across)}
-    table = _table(own, wanted, scores)
+    with replacing_folder(Path(options.output)) as folder:  # in its place once it is measured
+        new = _written(options, folder, metric, bridge)
+        scores = {"as before": before, "with the bridge": new.score(across)}
+        table = _table(own, wanted, scores)
     content = {"table": table.as_dict(), "bridge": list(bridge), "signature": new.signature}
     slope, offset = bridge
     lines = [f"model: {options.output}", f"the logit across languages is {slope:.2f} * cosine {offset:+.2f}"]
@@ -167,12 +169,13 @@ def _row(label: str, scores: np.ndarray, wanted: np.ndarray | None) -> Row:
     return NewRow(label, cells)
 
 
-def _written(options: argparse.Namespace, metric: SuiSeiMetric, bridge: Sequence[float]) -> SuiSeiMetric:
+def _written(
+    options: argparse.Namespace, folder: Path, metric: SuiSeiMetric, bridge: Sequence[float]
+) -> SuiSeiMetric:
     """Write the folder, and return it loaded."""
     from suisei.models.folder import read_card, save_bridged
     from suisei.training.small_card import card_with_bridge
 
-    folder = Path(options.output)
     card = card_with_bridge(read_card(metric.model.path), Path(options.data).name)
     save_bridged(folder, metric.model, bridge, card=card)
     return loaded_and_signed(folder, cache=options.cache)

@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
+    from suisei.data.writers import replacing_folder
     from suisei.encoders.image import ImageEncoderConfig
     from suisei.metrics.loading import load
     from suisei.models.compaction import stored_with_images
@@ -61,15 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         regressor = with_images(
             metric.regressor, tower, data, epochs=options.epochs, seed=options.seed, progress=progress
         )
-    folder = Path(options.output)
     stored = stored_with_images(metric.model.path, regressor)
     card = _card(options, metric.model.path, regressor.config.to_dict())
     ratings = ratings_of(metric.model)
-    save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored, ratings=ratings)
-    new = loaded_and_signed(folder)
-    table = _table(new, samples)
+    extras = metric.extras.state()
+    with replacing_folder(Path(options.output)) as folder:  # in its place once it is measured
+        save_model(folder, regressor, extras=extras, card=card, stored=stored, ratings=ratings)
+        new = loaded_and_signed(folder)
+        table = _table(new, samples)
     content = {"table": table.as_dict(), "signature": new.signature}
-    Report(content, [table], lines=[f"model: {folder}"], notes=notes).conclude(Files.of(options))
+    Report(content, [table], lines=[f"model: {options.output}"], notes=notes).conclude(Files.of(options))
     return 0
 
 

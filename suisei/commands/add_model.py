@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
+    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.models.second import Weighing
     from suisei.training.weighing import equal_spread, fit_second
@@ -70,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
     scores["both"] = weighing.combined(scores["first"], scores["second"])
-    new = _written(options, first, second, weighing, shared=shared)
+    with replacing_folder(Path(options.output)) as folder:  # in its place once its card is signed
+        new = _written(options, folder, first, second, weighing, shared=shared)
     title = "Agreement with the ratings, of each model and of both"
     note = _NOTES.get(options.share, _NOTES["equal"])
     table = fitted_table(title, "Model", scores, samples, note)
@@ -235,6 +237,7 @@ def _scored(
 
 def _written(
     options: argparse.Namespace,
+    folder: Path,
     first: SuiSeiMetric,
     second: SuiSeiMetric,
     weighing: Weighing,
@@ -248,7 +251,7 @@ def _written(
     from suisei.models.second import Second
     from suisei.training.small_card import card_with_second
 
-    folder, config = Path(options.output), second.regressor.config.text
+    config = second.regressor.config.text
     learned = Path(options.data).name if options.share in ("fitted", "equal") else ""
     depth = len(second.regressor.text.backbone.layers) if shared else None
     card, encoder = read_card(first.model.path), portable_name(config.name)

@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
+    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.models.folder import ratings_of, save_model
     from suisei.training.small_card import measured_card
@@ -69,27 +70,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(messages, f"scoring with {len(old):,} pieces")
         scores["vocabulary cut"] = _with(whole, regressor).score(samples)
     stored = _stored(regressor, base, options)
-    folder = Path(options.output)
     card_text = _card(options, regressor, old, called)
-    save_model(
-        folder,
-        regressor,
-        extras=extras,
-        card=card_text,
-        stored=stored,
-        seconds=whole.model.seconds,
-        ratings=ratings_of(whole.model),
-    )
-    say(messages, f"scoring with {folder}")
-    small = load(folder, device="cpu", precision="fp32", cache="off")
-    scores["and rounded" if old is not None else "rounded"] = small.score(samples)
-    table = _table(scores, samples)
-    fine, changed, verdict = _is_fine(table, options)
-    card = folder / "README.md"  # which no checksum covers
-    of = f"{counted(len(samples), 'caption')} of {Path(options.data).name}"
-    measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
-    card.write_text(measured, encoding="utf-8")
-    sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
+    with replacing_folder(Path(options.output)) as folder:  # in its place once its card is measured
+        save_model(
+            folder,
+            regressor,
+            extras=extras,
+            card=card_text,
+            stored=stored,
+            seconds=whole.model.seconds,
+            ratings=ratings_of(whole.model),
+        )
+        say(messages, f"scoring with {options.output}")
+        small = load(folder, device="cpu", precision="fp32", cache="off")
+        scores["and rounded" if old is not None else "rounded"] = small.score(samples)
+        table = _table(scores, samples)
+        fine, changed, verdict = _is_fine(table, options)
+        card = folder / "README.md"  # which no checksum covers
+        of = f"{counted(len(samples), 'caption')} of {Path(options.data).name}"
+        measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
+        card.write_text(measured, encoding="utf-8")
+    sizes = {"before": _size(Path(options.model)), "after": _size(Path(options.output))}
     content = {"table": table.as_dict(), "bytes": sizes, "fine": fine, "signature": small.signature}
     lines = [f"{sizes['before'] / 1e6:.1f} MB before, {sizes['after'] / 1e6:.1f} MB after", verdict]
     Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))

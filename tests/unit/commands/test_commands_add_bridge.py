@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from suisei.__main__ import main
+from suisei.commands import add_bridge
 from suisei.data.sample import CaptionSample
 from suisei.metrics.loading import load
 from suisei.models.folder import save_model
@@ -76,6 +77,15 @@ def test_scores_across_languages_lie_where_those_within_one_do(run, model, tmp_p
     assert f"- Scores of this folder are signed `{new.signature}`." in card
     assert "`suisei add-bridge` to rows.jsonl" in card
     assert card.index("## Across languages") < card.index("## Storage")
+
+
+def test_a_folder_is_there_once_it_is_measured(run, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(add_bridge, "_table", stopped)
+    assert run(rows_of(40)) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
 def test_a_bridge_of_a_model_that_learned_ranks_lies_on_its_own_scale(build_regressor, tmp_path):

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from suisei.__main__ import main
+from suisei.commands import add_images
 from suisei.commands.add_images import _table
 from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.efficientnet_lite import LITE, EfficientNetLite
@@ -112,6 +113,15 @@ def test_the_new_model_looks_at_images_and_reads_as_before(run, reader, data, pi
     card = (tmp_path / "seeing" / "README.md").read_text(encoding="utf-8")
     assert "learned with `suisei add-images` from pairs.jsonl, rated.jsonl" in card
     assert f"- Scores of this folder are signed `{after.signature}`." in card
+
+
+def test_a_folder_is_there_once_it_is_measured(run, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(add_images, "_table", stopped)
+    assert run(tmp_path / "new" / "seeing") == 130
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_the_image_side_is_stored_in_half_precision_and_the_rest_as_it_was(run, reader, tmp_path):

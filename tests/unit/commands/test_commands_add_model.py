@@ -12,6 +12,7 @@ from suisei.commands.fitted_table import not_learned
 from suisei.data.sample import make_samples
 from suisei.metrics.loading import load
 from suisei.models.folder import save_model
+from suisei.training import small_card
 from suisei.training.small_card import card_with_second
 
 WORDS = ["red", "ball", "dog", "cat", "park", "table", "mat", "town", "rain", "people"]
@@ -84,6 +85,17 @@ def test_the_folder_of_both_agrees_with_ratings_that_follow_both(run, data, tmp_
     assert "## Second model\n\nOver `tiny`, under the terms of its authors. It is asked of English" in card
     assert "`suisei add-model` to rated.jsonl" in card
     assert card.index("## Second model") < card.index("## Storage")
+
+
+def test_a_folder_is_there_once_its_card_is_signed(run, tmp_path, monkeypatch):
+    """The card of the first, from which it is made, has the signature of other scores."""
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(small_card, "signed_card", stopped)
+    assert run("new/both") == 130
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):

@@ -88,6 +88,15 @@ def test_a_small_model_scores_as_the_whole_one_and_is_the_same_every_time(run, t
         assert part in card
 
 
+def test_a_folder_is_there_once_its_card_is_measured(run, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compact, "_table", stopped)
+    assert run(tmp_path / "new" / "small") == 130
+    assert list((tmp_path / "new").iterdir()) == []
+
+
 def test_a_model_that_lost_too_much_is_not_called_fine(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compact, "LARGEST_DIFFERENCE", 1e-6)  # hardly anything moves random weights' scores
     assert run(tmp_path / "small", "--whole-vocabulary", "--bits", "4") == 1
