@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from suisei.cli import counted
 from suisei.commands.command_parser import CommandParser
-from suisei.commands.new_folder import check_new_folder, loaded_and_signed
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed, new_folder
 from suisei.commands.option_values import filled
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -47,7 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     check_new_folder(options.output, [options.model])
     check_report(options, given(vars(options), "data"), sealed=["model", "root"])
-    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.training.weighing import fit_bridge
 
@@ -70,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{options.data}: scores beside a caption's own language fall where cosines across languages "
             "rise; are the references of a group all of one image?"
         )
-    with replacing_folder(Path(options.output)) as folder:  # in its place once it is measured
+    with new_folder(options.output) as folder:  # in its place once it is measured
         new = _written(options, folder, metric, bridge)
         scores = {"as before": before, "with the bridge": new.score(across)}
         table = _table(own, wanted, scores)

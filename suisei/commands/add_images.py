@@ -12,7 +12,7 @@ from suisei.cli import counted
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
-from suisei.commands.new_folder import check_new_folder, loaded_and_signed
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed, new_folder
 from suisei.commands.option_values import filled, positive, seed
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -45,7 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
-    from suisei.data.writers import replacing_folder
     from suisei.encoders.image import ImageEncoderConfig
     from suisei.metrics.loading import load
     from suisei.models.compaction import stored_with_images
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     card = _card(options, metric.model.path, regressor.config.to_dict())
     ratings = ratings_of(metric.model)
     extras = metric.extras.state()
-    with replacing_folder(Path(options.output)) as folder:  # in its place once it is measured
+    with new_folder(options.output) as folder:  # in its place once it is measured
         save_model(folder, regressor, extras=extras, card=card, stored=stored, ratings=ratings)
         new = loaded_and_signed(folder)
         table = _table(new, samples)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from suisei.cli import counted
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
-from suisei.commands.new_folder import check_new_folder, loaded_and_signed
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed, new_folder
 from suisei.commands.option_values import filled
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -51,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
-    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.models.second import Weighing
     from suisei.training.weighing import equal_spread, fit_second
@@ -71,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
     scores["both"] = weighing.combined(scores["first"], scores["second"])
-    with replacing_folder(Path(options.output)) as folder:  # in its place once its card is signed
+    with new_folder(options.output) as folder:  # in its place once its card is signed
         new = _written(options, folder, first, second, weighing, shared=shared)
     title = "Agreement with the ratings, of each model and of both"
     note = _NOTES.get(options.share, _NOTES["equal"])

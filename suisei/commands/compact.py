@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import counted, say
 from suisei.commands.command_parser import CommandParser
-from suisei.commands.new_folder import check_new_folder
+from suisei.commands.new_folder import check_new_folder, new_folder
 from suisei.commands.option_values import filled, positive
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -51,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
-    from suisei.data.writers import replacing_folder
     from suisei.metrics.loading import load
     from suisei.models.folder import ratings_of, save_model
     from suisei.training.small_card import measured_card
@@ -71,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         scores["vocabulary cut"] = _with(whole, regressor).score(samples)
     stored = _stored(regressor, base, options)
     card_text = _card(options, regressor, old, called)
-    with replacing_folder(Path(options.output)) as folder:  # in its place once its card is measured
+    with new_folder(options.output) as folder:  # in its place once its card is measured
         save_model(
             folder,
             regressor,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.data.outputs import check_outputs
 from suisei.data.paths import is_inside
-from suisei.errors import ConfigError
+from suisei.data.writers import replacing_folder
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from suisei.metrics.suisei import SuiSeiMetric
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What names, if anything, the file that was copied."""
 
 
 def check_new_folder(output: str, models: Sequence[str]) -> None:
@@ -30,6 +36,25 @@ def check_new_folder(output: str, models: Sequence[str]) -> None:
         if Path(model).is_dir() and is_inside(model, output):
             raise ConfigError(f"--output {output} lies in the model {model}, which it would make unreadable")
     check_outputs([], folders=[("--output", output)])
+
+
+@contextmanager
+def new_folder(output: str) -> Iterator[Path]:
+    """Give a folder to make a model in, which is in its place when the block ends well.
+
+    Args:
+        output: the place.
+
+    Raises:
+        DataError: it cannot be written, such as on a full disk.
+    """
+    try:
+        with replacing_folder(Path(output)) as folder:
+            yield folder
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise DataError(f"--output {output}: cannot be written: {error.strerror}") from None
 
 
 def loaded_and_signed(folder: Path, *, cache: str | None = None) -> SuiSeiMetric:

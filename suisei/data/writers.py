@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, full_path, is_stream, real_path
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, SuiseiError
 
 COLUMNS = (
     "id",
@@ -42,6 +43,8 @@ SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid"
 
 _MOST_CHARACTERS = 40  # of a name in its temporary file's: each may take four of the 255 bytes of a name
 _TOKEN_BYTES = 6
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How Rust says what the system answered."""
 
 
 def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
@@ -114,7 +117,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new, aside = Path(name) / folder.name, Path(name) / "old"
         new.mkdir()
-        yield new
+        with raised_by_the_system():
+            yield new
         try:
             if folder.exists():
                 folder.rename(aside)
@@ -123,6 +127,18 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
             if aside.exists() and not folder.exists():
                 aside.rename(folder)
             raise
+
+
+@contextmanager
+def raised_by_the_system() -> Iterator[None]:
+    """Turn what libraries in Rust (safetensors, tokenizers) raise of a write that failed into an OSError."""
+    try:
+        yield
+    except Exception as error:
+        found = _OS_ERROR.search(str(error))
+        if found is None or isinstance(error, OSError | SuiseiError):
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
 
 
 def temporaries(path: Path) -> Iterator[Path]:

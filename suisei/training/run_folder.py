@@ -13,6 +13,7 @@ from typing import Any
 
 from suisei.cli import safe_console, say, terminated_like_interrupted
 from suisei.data.splits import Split
+from suisei.data.writers import raised_by_the_system
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
 from suisei.training.checkpoints import newest_first, newest_whole, resumed_settings, verify_checkpoint
 from suisei.training.kept_pretrainings import FOLDER
@@ -110,7 +111,8 @@ def staged(folder: Path) -> Iterator[Path]:
             left.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".results-") as name:
             stage = Path(name)
-            yield stage
+            with raised_by_the_system():
+                yield stage
             old = stage / ".old"
             old.mkdir()
             results = [path for path in stage.iterdir() if path != old]

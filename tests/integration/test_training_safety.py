@@ -5,9 +5,11 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from suisei.commands import train as train_module
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
@@ -227,17 +229,19 @@ def test_weights_that_ran_away_are_no_model(train, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch):
-    def fails(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+def test_results_appear_together_or_not_at_all(whole, killed, train):
+    problems = [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        SafetensorError("I/O error: No space left on device (os error 28)"),  # of weights
+    ]
     before = {path.name for path in killed.iterdir()}
     (killed / ".results-left").mkdir()  # as by a run that was killed while it wrote them
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_report, "model_card", fails)
-        with pytest.raises(DataError, match="the results cannot be written: No space left on device"):
-            train(*OPTIONS, "--ckpt_path=last", output=killed)
-    assert {path.name for path in killed.iterdir()} == before
+    for problem in problems:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run_report, "model_card", Mock(side_effect=problem))
+            with pytest.raises(DataError, match="the results cannot be written: No space left on device"):
+                train(*OPTIONS, "--ckpt_path=last", output=killed)
+        assert {path.name for path in killed.iterdir()} == before
     train(*OPTIONS, "--ckpt_path=last", output=killed)
     assert_same_weights(whole, killed)
     assert (killed / "model" / "README.md").stat().st_size > 100

@@ -97,6 +97,16 @@ def test_a_folder_is_there_once_its_card_is_measured(run, tmp_path, monkeypatch)
     assert list((tmp_path / "new").iterdir()) == []
 
 
+def test_a_full_disk_is_said_of_the_output(run, tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device", "a file that was copied")
+
+    monkeypatch.setattr(compact, "_table", full)
+    assert run(tmp_path / "small") == 2
+    said = f"suisei: --output {tmp_path / 'small'}: cannot be written: No space left on device\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_a_model_that_lost_too_much_is_not_called_fine(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compact, "LARGEST_DIFFERENCE", 1e-6)  # hardly anything moves random weights' scores
     assert run(tmp_path / "small", "--whole-vocabulary", "--bits", "4") == 1

@@ -1,13 +1,18 @@
 """What is written is read back the same, in every format, and a failed write leaves nothing behind."""
 
 import json
+import resource
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.paths import ANYWHERE
@@ -111,6 +116,29 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monke
         (new / "new.txt").write_text("new")
     assert [path.name for path in folder.iterdir()] == ["new.txt"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: save_file({"a": np.zeros(5000)}, path),
+        lambda path: Tokenizer(WordLevel({str(n): n for n in range(5000)})).save(str(path)),
+    ],
+)
+def test_libraries_in_rust_are_heard_where_nothing_can_be_written(tmp_path, write):
+    """Neither says it by an OSError."""
+
+    def write_little(path):
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+        try:
+            write(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    with pytest.raises(OSError, match="File too large"), replacing_folder(tmp_path / "model") as new:
+        write_little(new / "file")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
