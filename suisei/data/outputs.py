@@ -177,6 +177,9 @@ def _check_file(name: str, path: Path, *, picture: bool) -> None:
 
 
 def _check_folder(name: str, path: Path) -> None:
+    for place in (path, *path.parents):  # no folder can be made where such a link is
+        if place.is_symlink() and not place.exists():
+            raise ConfigError(f"{name}: {place} is a link to what is not there; give the name of a folder")
     nearest = real_path(path)
     while not (nearest.exists() or nearest.is_symlink()) and nearest != nearest.parent:
         nearest = nearest.parent

@@ -114,7 +114,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         OSError: it cannot be written, or not be put there.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name[:_MOST_CHARACTERS]}-") as name:
         new, aside = Path(name) / folder.name, Path(name) / "old"
         new.mkdir()
         with raised_by_the_system():

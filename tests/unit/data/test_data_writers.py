@@ -118,6 +118,12 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_folder_may_have_the_longest_name_that_there_is(tmp_path):
+    with replacing_folder(tmp_path / ("長" * 85)) as new:
+        (new / "new.txt").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["長" * 85]
+
+
 @pytest.mark.parametrize(
     "write",
     [
