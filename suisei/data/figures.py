@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.data.paths import is_stream
+from suisei.data.sample import without_surrogates
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
@@ -106,6 +107,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     kind = Path(path).suffix.lower().removeprefix(".")
     if f".{kind}" not in FORMATS:
         kind = "png"
+    _spell(figure)
     wide = _east_asian_texts(figure)
     family = east_asian_font() if wide else None
     if wide and family is None and kind != "svg":
@@ -136,6 +138,7 @@ def lay_out(figure: Figure) -> None:
     Args:
         figure: from :func:`new_figure`, drawn inside :func:`style`.
     """
+    _spell(figure)
     wide = _east_asian_texts(figure)
     _set_fonts(wide, east_asian_font() if wide else None)
     with _ignored():
@@ -203,6 +206,14 @@ def _add_font(manager: Any, file: str) -> None:
         manager.addfont(file)
     except (OSError, RuntimeError, ValueError):  # a broken font is as good as none
         return
+
+
+def _spell(figure: Figure) -> None:
+    """Write as escapes what is no character in a file's name, which no font has."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text(without_surrogates(text.get_text()))
 
 
 def _east_asian_texts(figure: Figure) -> list[Any]:

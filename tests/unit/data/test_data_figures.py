@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from suisei.data import figures
-from suisei.data.figures import check_figure, east_asian_font, new_figure, save_figure, style
+from suisei.data.figures import check_figure, east_asian_font, lay_out, new_figure, save_figure, style
 from suisei.errors import ConfigError, DataError
 
 
@@ -35,6 +35,14 @@ def test_the_suffix_decides(tmp_path):
     assert pdf.startswith(b"%PDF")
     assert b"/Type3" not in pdf  # which journals refuse
     assert re.search(r"<text[^>]*>dogs</text>", (tmp_path / "a.svg").read_text())
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.svg"])
+def test_a_name_that_is_no_text_is_drawn_with_escapes(name, tmp_path):
+    for draw in (lay_out, lambda figure: save_figure(figure, tmp_path / name)):
+        figure = titled("\udc83.jsonl")
+        draw(figure)
+        assert figure.axes[0].get_title() == "\\udc83.jsonl"
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.svg"])
