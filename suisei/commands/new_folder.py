@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suisei.data.outputs import check_outputs
+from suisei.data.outputs import check_outputs, check_spelt
 from suisei.data.paths import is_inside
 from suisei.data.writers import replacing_folder
 from suisei.errors import ConfigError, DataError
@@ -35,6 +35,7 @@ def check_new_folder(output: str, models: Sequence[str]) -> None:
     for model in models:
         if Path(model).is_dir() and is_inside(model, output):
             raise ConfigError(f"--output {output} lies in the model {model}, which it would make unreadable")
+    check_spelt(f"--output {output}", output)
     check_outputs([], folders=[("--output", output)])
 
 

@@ -76,6 +76,18 @@ def check_outputs(
             _check_folder(f"{option} {path}", Path(path))
 
 
+def check_spelt(name: str, path: str | Path) -> None:
+    """Refuse a folder for a model whose name is no UTF-8: libraries that write weights and tokenizers do.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    from suisei.data.sample import without_surrogates
+
+    if without_surrogates(str(path)) != str(path):
+        raise ConfigError(f"{name}: is not UTF-8, and no model can be written there; give another name")
+
+
 def check_media(outputs: Iterable[Named], samples: Sequence[CaptionSample]) -> None:
     """Refuse outputs that are an image or a video of the samples.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.cli import safe_console, say, terminated_like_interrupted
+from suisei.data.outputs import check_spelt
 from suisei.data.splits import Split
 from suisei.data.writers import raised_by_the_system
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
@@ -44,8 +45,10 @@ def started_run(
         whole: the folder of the cross-validation that the run is a fold of, which may go on all the same.
 
     Raises:
+        ConfigError: no model can be written into a folder of that name.
         DataError: the folder cannot be written.
     """
+    check_spelt(str(folder), folder)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     known = (folder / "config.yaml").is_file()
     try:

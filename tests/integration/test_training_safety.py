@@ -229,6 +229,12 @@ def test_weights_that_ran_away_are_no_model(train, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "model").exists()
 
 
+def test_a_folder_whose_name_is_no_text_is_refused_before_the_training(train, tmp_path):
+    with pytest.raises(ConfigError, match=r"is not UTF-8, and no model can be written there"):
+        train(*OPTIONS, output=tmp_path / "r\udc83")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_results_appear_together_or_not_at_all(whole, killed, train):
     problems = [
         OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),

@@ -88,6 +88,13 @@ def test_a_folder_is_there_once_it_is_measured(run, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_scored(run, monkeypatch, capsys):
+    """Weights and tokenizers are written by libraries that take no such name."""
+    monkeypatch.setattr("suisei.metrics.suisei.SuiSeiMetric.score", None)
+    assert run(rows_of(40), output="n\udc83") == 2
+    assert "n\\udc83: is not UTF-8, and no model can be written there" in capsys.readouterr().err
+
+
 def test_a_bridge_of_a_model_that_learned_ranks_lies_on_its_own_scale(build_regressor, tmp_path):
     cosine = {"text": {"layers": "last"}, "image": False, "poolings": ["mean"], "blocks": []}
     regressor = build_regressor(head={"start": "cosine", "rank_share": 0.9}, **cosine)
