@@ -157,6 +157,12 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
             raise
         _complain(f"{error.object}: cannot be opened{problem}")
         return 2
+    except (MemoryError, ImportError) as error:
+        if not isinstance(error, MemoryError) and "failed to map segment" not in str(error):
+            raise
+        said = f" ({error})" if str(error) else ""
+        _complain(f"out of memory; let the process have more, or give it less to do{said}")
+        return 2
     except KeyboardInterrupt as interrupt:  # which says what is finished, where somebody knows
         _complain("; ".join(["interrupted", *map(str, interrupt.args)]))
         return 130

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -175,6 +176,24 @@ def test_a_warning_of_a_command_is_one_line(capsys):
     assert first == "suisei: look"
     assert second.startswith("elsewhere.py:1: UserWarning")
     assert warnings.formatwarning is usual
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 8 GiB"),
+        ImportError("libtorch.so: failed to map segment from shared object"),
+    ],
+)
+def test_too_little_memory_is_one_line(error, capsys):
+    assert run_command(Mock(side_effect=error)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("suisei: out of memory; let the process have more, or give it less to do")
+    assert said.count("\n") == 1
+    assert str(error) in said
+    with pytest.raises(ImportError, match="no module"):
+        run_command(Mock(side_effect=ImportError("no module")))
 
 
 def test_large_images_are_told_of_by_our_limit_alone():
