@@ -38,8 +38,9 @@ _EPILOG = """examples:
 By the others (the default) a caption is chosen by its expected score: the mean of its scores beside each of
 the other captions of its image, in the place of a reference (minimum Bayes risk). It takes a metric that
 reads references. By itself it is chosen by its own score without references, on the image if the metric looks
-at it. Rows are of one image if they name one file, else if they have one group. The output has one row per
-image (and language), as it was given, or, for a name that ends in .json, is a COCO result file.
+at it. Rows are of one image if they name one file (of a video: and one segment), else if they have one group.
+The output has one row per image (and language), as it was given, or, for a name that ends in .json, is a
+COCO result file.
 
 Without --model and --metrics it chooses by the model that suisei.load() gives without a name.
 

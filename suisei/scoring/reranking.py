@@ -76,8 +76,8 @@ def rerank(
 ) -> Reranked:
     """Choose a caption for every image, and for each language that its captions are in.
 
-    Captions are of one image if their image is one file; where they name none, if they are of one group, or
-    of the same references.
+    Captions are of one image if their image is one file, or their video, and the same segment of it; where
+    they name none, if they are of one group, or of the same references.
 
     Args:
         metric: fitted here on the captions, as references of their images, where it must be.
@@ -134,13 +134,20 @@ def rerank(
     return Reranked(choices, fitted, lacking)
 
 
-def _by_image(samples: Sequence[CaptionSample]) -> dict[tuple[str, str], list[CaptionSample]]:
-    found: dict[tuple[str, str], list[CaptionSample]] = {}
+def _by_image(samples: Sequence[CaptionSample]) -> dict[tuple[str, object, str], list[CaptionSample]]:
+    found: dict[tuple[str, object, str], list[CaptionSample]] = {}
     for sample in samples:
-        named = isinstance(sample.image, str | Path)
-        image = full_path(str(sample.image)) if named else group_of(sample)
-        found.setdefault((image, language_of(sample)), []).append(sample)
+        found.setdefault((*_shown(sample), language_of(sample)), []).append(sample)
     return found
+
+
+def _shown(sample: CaptionSample) -> tuple[str, object]:
+    """Return what a caption is of: its image, or its video and the segment of it, or else its group."""
+    if isinstance(sample.image, str | Path):
+        return full_path(sample.image), None
+    if (video := getattr(sample, "video", None)) is not None:
+        return full_path(video), getattr(sample, "segment", None)
+    return group_of(sample), None
 
 
 def _fit(metric: Metric, images: Sequence[Sequence[CaptionSample]]) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from suisei.data.sample import CaptionSample
+from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
@@ -46,6 +47,19 @@ def samples_of(captions=CAPTIONS, **fields):
         for image, texts in captions.items()
         for number, text in enumerate(texts, 1)
     ]
+
+
+@pytest.mark.parametrize("group", [None, "one"])
+def test_segments_of_a_video_are_chosen_for_apart(group):
+    places = [("a.mp4", None), ("a.mp4", (0, 1)), ("a.mp4", (1, 2)), ("b.mp4", (1, 2))]
+    samples = [
+        VideoSample(text, ("x",), group=group, id=f"{place}#{number}", video=video, segment=segment)
+        for place, (video, segment) in enumerate(places)
+        for number, text in enumerate(["a dog runs", "a cat", "the dog runs"])
+    ]
+    choices = rerank(get_metric("rouge-l"), samples).choices
+    assert [choice.sample.id for choice in choices] == ["0#0", "1#0", "2#0", "3#0"]
+    assert [choice.captions for choice in choices] == [3] * 4
 
 
 @pytest.mark.parametrize("name", ["rouge-l", "chrf", "bleu-2", "cider", "unigram-f1"])
