@@ -19,6 +19,7 @@ import numpy as np
 from suisei.data.paths import full_path
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import group_of
+from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
@@ -145,8 +146,8 @@ def _shown(sample: CaptionSample) -> tuple[str, object]:
     """Return what a caption is of: its image, or its video and the segment of it, or else its group."""
     if isinstance(sample.image, str | Path):
         return full_path(sample.image), None
-    if (video := getattr(sample, "video", None)) is not None:
-        return full_path(video), getattr(sample, "segment", None)
+    if isinstance(sample, VideoSample) and sample.video is not None:
+        return full_path(sample.video), sample.segment
     return group_of(sample), None
 
 

@@ -12,7 +12,6 @@ from suisei.__main__ import main
 from suisei.data import outputs
 from suisei.data.outputs import check_outputs, raise_first, write_texts
 from suisei.data.paths import descriptor_of, is_stream
-from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
@@ -335,27 +334,6 @@ def test_descriptors_have_many_names(tmp_path):
     assert is_stream("/dev/null")
     assert not is_stream(tmp_path)
     assert not is_stream(tmp_path / "absent")
-
-
-def test_replacing_keeps_the_old_file_when_the_block_fails(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
-        temporary.write_text(str(1 / 0))
-    with (
-        pytest.raises(DataError, match=r"a\.json: cannot be written: No space"),
-        replacing(path) as temporary,
-    ):
-        raise OSError(28, "No space left on device")
-    assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
-    assert path.read_text() == "old"
-
-
-def test_a_long_name_of_japanese_characters_can_be_written(tmp_path):
-    path = tmp_path / f"{'あ' * 80}.json"
-    with replacing(path) as temporary:
-        temporary.write_text("{}")
-    assert path.read_text() == "{}"
 
 
 def test_check_outputs_accepts_what_is_harmless(tmp_path):

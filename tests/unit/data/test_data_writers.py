@@ -17,7 +17,7 @@ from tokenizers.models import WordLevel
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.paths import ANYWHERE
 from suisei.data.sample import CaptionSample, Rating
-from suisei.data.writers import replacing_folder
+from suisei.data.writers import replacing, replacing_folder
 from suisei.errors import ConfigError, DataError
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
@@ -156,3 +156,24 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         write_samples(tmp_path / "s.csv", [CaptionSample("a", image=Image.new("RGB", (1, 1)))])
     with pytest.raises(DataError, match="cannot be written"):
         write_samples(tmp_path / "gone" / "s.csv", [CaptionSample("a")])
+
+
+def test_replacing_keeps_the_old_file_when_the_block_fails(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text(str(1 / 0))
+    with (
+        pytest.raises(DataError, match=r"a\.json: cannot be written: No space"),
+        replacing(path) as temporary,
+    ):
+        raise OSError(28, "No space left on device")
+    assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
+    assert path.read_text() == "old"
+
+
+def test_a_long_name_of_japanese_characters_can_be_written(tmp_path):
+    path = tmp_path / f"{'あ' * 80}.json"
+    with replacing(path) as temporary:
+        temporary.write_text("{}")
+    assert path.read_text() == "{}"
