@@ -157,11 +157,14 @@ def _run(command: Command, argv: Sequence[str] | None) -> int:
             raise
         _complain(f"{error.object}: cannot be opened{problem}")
         return 2
-    except (MemoryError, ImportError) as error:
-        if not isinstance(error, MemoryError) and "failed to map segment" not in str(error):
-            raise
+    except MemoryError as error:
         said = f" ({error})" if str(error) else ""
         _complain(f"out of memory; let the process have more, or give it less to do{said}")
+        return 2
+    except ImportError as error:
+        if "failed to map segment" not in str(error):
+            raise
+        _complain(f"{error}: too little memory, or a file system from which no program may be run")
         return 2
     except KeyboardInterrupt as interrupt:  # which says what is finished, where somebody knows
         _complain("; ".join(["interrupted", *map(str, interrupt.args)]))
