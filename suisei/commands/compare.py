@@ -26,9 +26,9 @@ from suisei.commands.options import (
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
+from suisei.data.caption_notes import caption_notes
 from suisei.data.outputs import given
 from suisei.data.sample import plain_name
-from suisei.data.spoken import language_notes
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _compare(columns: Sequence[ScoreColumn], systems: Systems, settings: Resampl
 def _notes(systems: Systems, columns: Sequence[ScoreColumn], outcomes: Sequence[MetricOutcome]) -> list[str]:
     from suisei.scoring.columns import column_notes
 
-    notes = [*systems.notes, *_language_notes(systems), *column_notes(columns)]
+    notes = [*systems.notes, *_caption_notes(systems), *column_notes(columns)]
     total = len(systems.keys)
     what = "images" if len(set(systems.images)) == total else "captions"
     notes += [
@@ -267,8 +267,8 @@ def _notes(systems: Systems, columns: Sequence[ScoreColumn], outcomes: Sequence[
     return [*notes, *(f"{column.label}: {column.signature}" for column in columns if column.signature)]
 
 
-def _language_notes(systems: Systems) -> list[str]:
-    notes = {name: language_notes(systems.samples[name]) for name in systems.names}
+def _caption_notes(systems: Systems) -> list[str]:
+    notes = {name: caption_notes(systems.samples[name]) for name in systems.names}
     return [f"{name}: of its captions {note}" for name, own in notes.items() for note in own]
 
 

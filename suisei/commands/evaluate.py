@@ -39,8 +39,8 @@ from suisei.commands.steps import (
     scored_column,
     told_when_interrupted,
 )
+from suisei.data.caption_notes import caption_notes
 from suisei.data.outputs import check_media, given
-from suisei.data.spoken import language_notes
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.training_data import seen_notes
 
@@ -286,7 +286,7 @@ def _load(
     rated, measured = joined.samples, len(positions)
     positions = [positions[row] for row in joined.rows]
     notes += [joined.note] if joined.note else []
-    notes += [f"of the samples {note}" for note in language_notes(rated)]
+    notes += [f"of the samples {note}" for note in caption_notes(rated)]
     if len(rated) < FEW:
         what = "rated samples" if all(sample.rating is not None for sample in rated) else "samples"
         notes.append(f"{what}: {len(rated)}; figures of fewer than {FEW} say little")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from suisei.data.sample import CaptionSample, detect_language
@@ -45,6 +46,20 @@ def plainly_written(sample: CaptionSample) -> CaptionSample:
     if (candidate, references) == (sample.candidate, tuple(sample.references)):
         return sample
     return replace(sample, candidate=candidate, references=references)
+
+
+def count_quoted(samples: Iterable[CaptionSample]) -> int:
+    """Return of how many samples the candidate stands in quotation marks as a whole."""
+    return sum(_without_marks(sample.candidate) != sample.candidate for sample in samples)
+
+
+def quoted_note(count: int) -> str:
+    """Say what samples are that :func:`count_quoted` counted."""
+    have = "has" if count == 1 else "have"
+    return (
+        f"{count:,} {have} a candidate that stands in quotation marks: metrics that read marks, such as chrF "
+        "and BERTScore, rate it lower for them"
+    )
 
 
 def _plain(text: str, language: str | None = None) -> str:

@@ -75,12 +75,6 @@ def other_scripts_note(count: int) -> str:
     )
 
 
-def language_notes(samples: Sequence[CaptionSample]) -> list[str]:
-    """Return what is to be said of the languages of samples; "of the samples " or the like goes before."""
-    counts = {across_note: count_across(samples), other_scripts_note: count_other_scripts(samples)}
-    return [note(count) for note, count in counts.items() if count]
-
-
 def _own_alone(sample: CaptionSample) -> tuple[CaptionSample, bool]:
     own = references_in(sample, language_of(sample))
     unknown = sample.language is None and not any(map(str.isalpha, sample.candidate))

@@ -33,7 +33,7 @@ WINDOW = 1024
 MOST_WINDOW_BYTES = 128 << 20
 """Bytes of images that are held at once; a window ends where it would have more."""
 STATS = "_stats.json"
-_LATER = {"unread_uids": "", "across": 0, "other": 0, "compared": 0, "looked": 0}
+_LATER = {"unread_uids": "", "across": 0, "other": 0, "quoted": 0, "compared": 0, "looked": 0}
 """What files of counts of before do not have."""
 
 
@@ -89,6 +89,7 @@ class ShardReport:
         rows: samples that it holds, good and bad.
         across: those with references, none of them in the candidate's language.
         other: those with a caption that is neither Japanese nor English, by its letters.
+        quoted: those whose candidate stands in quotation marks.
         compared: those with references.
         looked: those with an image alone.
         seconds: how long it took.
@@ -107,6 +108,7 @@ class ShardReport:
     rows: int = 0
     across: int = 0
     other: int = 0
+    quoted: int = 0
     compared: int = 0
     looked: int = 0
     seconds: float = 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import counted
+from suisei.data.plain_writing import count_quoted, quoted_note
 from suisei.data.sample import CaptionSample
 from suisei.data.spoken import across_note, count_across, count_other_scripts, other_scripts_note
 from suisei.scoring.columns import FAILURES, failure_text
@@ -28,6 +29,7 @@ ROW_KINDS = {
     "rows": "rows",
     "across": "rows_across_languages",
     "other": "rows_in_other_scripts",
+    "quoted": "rows_in_quotation_marks",
     "compared": "rows_with_references",
     "looked": "rows_with_an_image_alone",
 }
@@ -47,6 +49,7 @@ class RowCounts:
         rows: input rows.
         across: those with references, none of them in the candidate's language.
         other: those with a caption that is neither Japanese nor English, by its letters.
+        quoted: those whose candidate stands in quotation marks.
         compared: those with references.
         looked: those with an image alone.
         bad: {reason: rows} of rows that no metric could score.
@@ -57,6 +60,7 @@ class RowCounts:
     rows: int = 0
     across: int = 0
     other: int = 0
+    quoted: int = 0
     compared: int = 0
     looked: int = 0
     bad: Counter[str] = field(default_factory=Counter)
@@ -69,6 +73,7 @@ class RowCounts:
         for sample in samples:
             self.across += count_across((sample,))
             self.other += count_other_scripts((sample,))
+            self.quoted += count_quoted((sample,))
             self.compared += bool(sample.references)
             self.looked += not sample.references and sample.image is not None
         for row in rows:
@@ -173,7 +178,11 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
 
 def kind_notes(content: Mapping[str, Any]) -> list[str]:
     """Return a line for each kind of rows whose scores do not compare with those of others."""
-    said = {"rows_across_languages": across_note, "rows_in_other_scripts": other_scripts_note}
+    said = {
+        "rows_across_languages": across_note,
+        "rows_in_other_scripts": other_scripts_note,
+        "rows_in_quotation_marks": quoted_note,
+    }
     notes = [f"of the rows {note(content[kind])}" for kind, note in said.items() if content.get(kind)]
     return [*notes, *_mixed_notes(content)]
 

@@ -9,7 +9,6 @@ from suisei.data.spoken import (
     count_across,
     count_other_scripts,
     in_another_script,
-    language_notes,
     references_in,
     with_own_references,
 )
@@ -93,11 +92,3 @@ def test_a_caption_that_is_said_to_be_japanese_may_be_without_kana():
     samples = [CaptionSample("東京都庁舎展望台南側", language=language) for language in ("ja", None, "en")]
     assert [count_other_scripts([sample]) for sample in samples] == [0, 1, 1]
     assert count_other_scripts([CaptionSample("개가 달린다", language="ja")]) == 1
-
-
-def test_what_is_said_of_languages():
-    across, other = CaptionSample("a dog", ("犬",)), CaptionSample("개가 달린다", ("a dog",))
-    assert language_notes([CaptionSample("a dog", ("the dog",))]) == []
-    notes = language_notes([across, other, other])
-    assert [note.split(" ", 2)[:2] for note in notes] == [["1", "has"], ["2", "have"]]
-    assert "neither Japanese nor English" in notes[1]

@@ -11,6 +11,7 @@ KINDS = (
     "rows",
     "rows_across_languages",
     "rows_in_other_scripts",
+    "rows_in_quotation_marks",
     "rows_with_references",
     "rows_with_an_image_alone",
 )
@@ -29,6 +30,7 @@ def rows(tmp_path):
         {"candidate": "", "references": ["a dog"]},
         {"candidate": "개가 달린다", "references": ["a dog"]},
         {"candidate": "공이 빨갛다", "references": ["a red ball"]},
+        {"candidate": '"a red ball"', "references": ["a red ball"]},
     ]
     for name, part in (("all", rows), ("0", rows[:3]), ("1", rows[3:])):
         text = "".join(json.dumps(row) + "\n" for row in part)
@@ -49,8 +51,13 @@ def counted(folder, capsys, shards, output, *options):
 def test_kinds_of_rows_are_counted_in_shards_as_in_a_file(rows, capsys, model_folder):
     options = ("--model", model_folder)
     whole = counted(rows, capsys, "all.jsonl", "all.out.jsonl", *options, "--on-error", "skip")
-    assert whole[0] == [8, 2, 2, 6, 1]
-    told = ("2 have no reference in the candidate", "2 have a caption that is neither", "1 has an image")
-    assert [part in note for part, note in zip(told, whole[1], strict=True)] == [True] * 3
+    assert whole[0] == [9, 2, 2, 1, 7, 1]
+    told = (
+        "2 have no reference in the candidate",
+        "2 have a caption that is neither",
+        "1 has a candidate that stands in quotation marks",
+        "1 has an image",
+    )
+    assert [part in note for part, note in zip(told, whole[1], strict=True)] == [True] * 4
     for _ in range(2):  # those of shards that were finished before, too
         assert counted(rows, capsys, "{0..1}.jsonl", "out", *options) == whole
