@@ -19,8 +19,12 @@ _MARKS = {
     "\u300c": "\u300d",
     "\u300e": "\u300f",
     "\uff02": "\uff02",
+    "**": "**",
+    "*": "*",
 }
-"""Quotation marks, and those that close them; '' closes `` as in the Penn Treebank."""
+"""Marks, and those that close them; '' closes `` as in the Penn Treebank. Asterisks are of Markdown."""
+_ITEM = re.compile(r"\A\s*(?:[-*\u2022]|[0-9]{1,2}[.)])\s+(?=\S)")
+"""What stands before an item of a list."""
 _NESTED = 3
 """So many around each other are taken away."""
 _STOPS = ".．。｡"
@@ -37,9 +41,10 @@ _BETWEEN_WORDS = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
 def plainly_written(sample: CaptionSample) -> CaptionSample:
     """Return a sample whose captions are plainly written.
 
-    No quotation marks stand around a whole caption, as language models put them there; others, and
-    apostrophes, are straight. Japanese is running text: without spaces beside Japanese characters, as there
-    are where words were cut apart, and without the full stop at the end. Several full stops in a row stay.
+    No quotation marks or asterisks stand around a whole caption and no mark of a list before it, as language
+    models put them there; other quotation marks, and apostrophes, are straight. Japanese is running text:
+    without spaces beside Japanese characters, as there are where words were cut apart, and without the full
+    stop at the end. Several full stops in a row stay.
     """
     candidate = _plain(sample.candidate, sample.language)
     references = tuple(_plain(text) for text in sample.references)
@@ -49,7 +54,7 @@ def plainly_written(sample: CaptionSample) -> CaptionSample:
 
 
 def count_quoted(samples: Iterable[CaptionSample]) -> int:
-    """Return of how many samples the candidate stands in quotation marks as a whole."""
+    """Return of how many samples the candidate stands in marks as a whole, or behind that of a list."""
     return sum(_without_marks(sample.candidate) != sample.candidate for sample in samples)
 
 
@@ -57,8 +62,8 @@ def quoted_note(count: int) -> str:
     """Say what samples are that :func:`count_quoted` counted."""
     have = "has" if count == 1 else "have"
     return (
-        f"{count:,} {have} a candidate that stands in quotation marks: metrics that read marks, such as chrF "
-        "and BERTScore, rate it lower for them"
+        f"{count:,} {have} a candidate that stands in quotation marks, in asterisks or behind the mark of a "
+        "list: metrics that read marks, such as chrF and BERTScore, rate it lower for them"
     )
 
 
@@ -70,8 +75,9 @@ def _plain(text: str, language: str | None = None) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Take quotation marks from around a caption; a full stop behind them stays."""
+    """Take the marks from around a caption and before it; a full stop behind them stays."""
     for _ in range(_NESTED):
+        text = _ITEM.sub("", text)
         quoted = text.strip()
         stop = quoted[-1] if quoted[-1] in _STOPS else ""
         inside = _inside(quoted.removesuffix(stop).rstrip())
@@ -82,7 +88,7 @@ def _without_marks(text: str) -> str:
 
 
 def _inside(quoted: str) -> str:
-    """Return what a pair of quotation marks encloses; nothing where there is no pair, or several."""
+    """Return what a pair of marks encloses; nothing where there is no pair, or several."""
     for opening, closing in _MARKS.items():
         inside = quoted[len(opening) : -len(closing)]
         if quoted == opening + inside + closing:

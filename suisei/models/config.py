@@ -73,8 +73,8 @@ class FusionConfig:
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
         plain_writing: whether scores are of captions as they would plainly be written: without quotation
-            marks around a whole caption and with straight apostrophes; Japanese also without spaces between
-            words that were cut apart and without the full stop at the end
+            marks or those of Markdown around a whole caption, with straight apostrophes; Japanese also
+            without spaces between words that were cut apart and without the full stop at the end
             (:mod:`suisei.data.plain_writing`). Where hardly any caption of the training data has these, a
             candidate is else rated by whether its references are written so too. Training reads captions as
             they are.

@@ -89,7 +89,7 @@ class ShardReport:
         rows: samples that it holds, good and bad.
         across: those with references, none of them in the candidate's language.
         other: those with a caption that is neither Japanese nor English, by its letters.
-        quoted: those whose candidate stands in quotation marks.
+        quoted: those whose candidate stands in quotation marks or others.
         compared: those with references.
         looked: those with an image alone.
         seconds: how long it took.

@@ -29,7 +29,7 @@ ROW_KINDS = {
     "rows": "rows",
     "across": "rows_across_languages",
     "other": "rows_in_other_scripts",
-    "quoted": "rows_in_quotation_marks",
+    "quoted": "rows_in_marks",
     "compared": "rows_with_references",
     "looked": "rows_with_an_image_alone",
 }
@@ -49,7 +49,7 @@ class RowCounts:
         rows: input rows.
         across: those with references, none of them in the candidate's language.
         other: those with a caption that is neither Japanese nor English, by its letters.
-        quoted: those whose candidate stands in quotation marks.
+        quoted: those whose candidate stands in quotation marks or others.
         compared: those with references.
         looked: those with an image alone.
         bad: {reason: rows} of rows that no metric could score.
@@ -181,7 +181,7 @@ def kind_notes(content: Mapping[str, Any]) -> list[str]:
     said = {
         "rows_across_languages": across_note,
         "rows_in_other_scripts": other_scripts_note,
-        "rows_in_quotation_marks": quoted_note,
+        "rows_in_marks": quoted_note,
     }
     notes = [f"of the rows {note(content[kind])}" for kind, note in said.items() if content.get(kind)]
     return [*notes, *_mixed_notes(content)]

@@ -6,7 +6,7 @@ from suisei.data.sample import CaptionSample
 
 def test_what_is_said_of_captions():
     across, other = CaptionSample("a dog", ("犬",)), CaptionSample("개가 달린다", ("a dog",))
-    quoted = [CaptionSample(text, ("the dog", "犬")) for text in ('"A dog."', "「犬」", "“a dog”")]
+    quoted = [CaptionSample(text, ("the dog", "犬")) for text in ('"A dog."', "「犬」", "1. A dog")]
     plain = [CaptionSample('a "dog"', ('"a dog"',)), CaptionSample("the dogs'", ("a dog",))]
     assert caption_notes(plain) == []
     notes = caption_notes([across, other, other, *quoted, *plain])

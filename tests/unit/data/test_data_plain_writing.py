@@ -20,6 +20,21 @@ from suisei.data.sample import CaptionSample
         ("\u00abA dog\u00bb", "A dog"),
         ("\u201c'A dog.'\u201d", "A dog."),
         ("A man \u2019s dog", "A man 's dog"),
+        ("**A dog runs.**", "A dog runs."),
+        ("*A dog runs.*", "A dog runs."),
+        ("- A dog runs.", "A dog runs."),
+        ("* A dog runs.", "A dog runs."),
+        ("\u2022 A dog runs.", "A dog runs."),
+        ("1. A dog runs.", "A dog runs."),
+        ('12) "A dog runs."', "A dog runs."),
+        ('"1. **A dog runs.**"', "A dog runs."),
+        ("1. 犬が走る。", "犬が走る"),
+        ("3 dogs run.", "3 dogs run."),
+        ("1.5 dogs run.", "1.5 dogs run."),
+        ("-dog- runs", "-dog- runs"),
+        ("1. ", "1. "),
+        ("A **red** dog", "A **red** dog"),
+        ("**A** dog, **a** cat", "**A** dog, **a** cat"),
         ("A sign that reads \u201cstop\u201d", 'A sign that reads "stop"'),
         ("「犬が走る。」", "犬が走る"),
         ("「犬が走る。」。", "犬が走る"),
@@ -35,7 +50,7 @@ from suisei.data.sample import CaptionSample
         ('"', '"'),
     ],
 )
-def test_quotation_marks_around_a_whole_caption_are_not_read_and_others_are_straight(written, read):
+def test_marks_around_a_whole_caption_or_before_it_are_not_read_and_others_are_straight(written, read):
     found = plainly_written(CaptionSample(written, (written, "a red ball ."), id="1"))
     assert found == CaptionSample(read, (read, "a red ball ."), id="1")
 
