@@ -112,7 +112,7 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     new = load(tmp_path / "one", device="cpu", precision="fp32")
     candidates, references = [row["candidate"] for row in rows], [row["references"] for row in rows]
     samples = make_samples(candidates, references)
-    first = logit(new._compute(samples, new.extras.compute(samples), None, batch_size=64)[0])
+    first = logit(new._forward.compute(samples, new.extras.compute(samples), None, batch_size=64)[0])
     second = logit(new._seconds.open(new.model.seconds[0]).score(samples))
     assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
