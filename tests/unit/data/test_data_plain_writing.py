@@ -29,6 +29,12 @@ from suisei.data.sample import CaptionSample
         ('12) "A dog runs."', "A dog runs."),
         ('"1. **A dog runs.**"', "A dog runs."),
         ("1. 犬が走る。", "犬が走る"),
+        (". A dog runs.", "A dog runs."),  # what leaves out the number of an item leaves this
+        ('"A dog runs" .', "A dog runs."),
+        ("\uff02A dog\uff02", "A dog"),
+        ("A sign: \u201estop\u201c", 'A sign: "stop"'),
+        ("「犬」は走る」", "「犬」は走る」"),
+        ("「犬の「猫」", "「犬の「猫」"),
         ("3 dogs run.", "3 dogs run."),
         ("1.5 dogs run.", "1.5 dogs run."),
         ("-dog- runs", "-dog- runs"),
