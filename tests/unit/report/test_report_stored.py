@@ -15,7 +15,7 @@ from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import part_of
 from suisei.report.html import render
-from suisei.report.stored import as_yaml, facts_of, read_result
+from suisei.report.stored import facts_of, read_result
 from suisei.scoring.run_scores import write_scores as write_run_scores
 from suisei.scoring.scorefile import write_scores
 from suisei.training.learning_curve import read_curves
@@ -388,11 +388,3 @@ def test_an_examination_says_where_its_figures_come_from():
         ("Settings", "seed: 3\n"),
         ("Versions of what computed the figures", "suisei: '1'\n"),
     ]
-
-
-def test_facts_leave_out_what_is_not_set():
-    assert as_yaml({"a": None, "b": [], "c": 0, "d": "犬"}) == "c: 0\nd: 犬\n"
-    assert dict(facts_of({"metrics": {"cider": "cider|x"}, "command": {"data": "d"}})) == {
-        "Signatures": "cider: cider|x",
-        "Options": "data: d\n",
-    }

@@ -114,7 +114,7 @@ def test_scores_of_before_stay_finished(uids_beside, capsys):
     run(uids_beside, shards="*.tar")
     for path in (uids_beside / "out").glob("*_stats.json"):
         stored = json.loads(path.read_text())
-        for name in ("unread_uids", "across", "other", "compared", "looked"):
+        for name in ("unread_uids", "across", "other", "quoted", "compared", "looked"):
             del stored[name]
         path.write_text(json.dumps(stored))
     capsys.readouterr()
