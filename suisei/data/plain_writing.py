@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+from suisei.data.plain_numbers import with_digits
 from suisei.data.sample import CaptionSample, detect_language
 
 _MARKS = {
@@ -30,6 +31,8 @@ _NESTED = 3
 _STOPS = ".．。｡"
 _APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 _STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d\u201e", '\'\'"""')
+_HALF = {ord("\u3000"): " "} | {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_HALF_ALNUM = {code: half for code, half in _HALF.items() if chr(code).isalnum()}
 _FULL_STOP = re.compile(rf"(?<=[^\s{_STOPS}])\s*[{_STOPS}]$")
 _WIDE = (
     "[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff0f\uff1a-\uff1f\uff5b-\uff9f\U00020000-\U0003ffff]"
@@ -38,16 +41,22 @@ _WIDE = (
 _BETWEEN_WORDS = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
 
 
-def plainly_written(sample: CaptionSample) -> CaptionSample:
-    """Return a sample whose captions are plainly written.
+def plainly_written(sample: CaptionSample, ways: Collection[str]) -> CaptionSample:
+    """Return a sample whose captions are plainly written, in the ways that are named.
 
-    No quotation marks or asterisks stand around a whole caption and no mark of a list before it, as language
-    models put them there; other quotation marks, and apostrophes, are straight. Japanese is running text:
-    without spaces beside Japanese characters, as there are where words were cut apart, and without the full
-    stop at the end. Several full stops in a row stay.
+    - "width": letters and digits have half their width, and in English marks and spaces too.
+    - "marks": no quotation marks or asterisks stand around a whole caption and no mark of a list before it,
+      as language models put them there; other quotation marks, and apostrophes, are straight.
+    - "running-text": Japanese has no spaces beside Japanese characters, as there are where words were cut
+      apart, and no full stop at the end. Several full stops in a row stay.
+    - "numbers": Japanese numbers that count something are digits (:mod:`suisei.data.plain_numbers`).
+
+    Args:
+        sample: the sample.
+        ways: any of :data:`WAYS`; their order does not matter.
     """
-    candidate = _plain(sample.candidate, sample.language)
-    references = tuple(_plain(text) for text in sample.references)
+    candidate = _plain(sample.candidate, ways, sample.language)
+    references = tuple(_plain(text, ways) for text in sample.references)
     if (candidate, references) == (sample.candidate, tuple(sample.references)):
         return sample
     return replace(sample, candidate=candidate, references=references)
@@ -67,11 +76,37 @@ def quoted_note(count: int) -> str:
     )
 
 
-def _plain(text: str, language: str | None = None) -> str:
-    text = _without_marks(text).translate(_STRAIGHT)
-    if (language or detect_language(text)) != "ja":
-        return text
-    return _FULL_STOP.sub("", _BETWEEN_WORDS.sub("", text))
+def _plain(text: str, ways: Collection[str], language: str | None = None) -> str:
+    language = language or detect_language(text)
+    for way, write in WAYS.items():
+        if way in ways:
+            text = write(text, language)
+    return text
+
+
+def _of_half_width(text: str, language: str) -> str:
+    return text.translate(_HALF_ALNUM if language == "ja" else _HALF)
+
+
+def _without_quotes(text: str, language: str) -> str:
+    return _without_marks(text).translate(_STRAIGHT)
+
+
+def _running(text: str, language: str) -> str:
+    return _FULL_STOP.sub("", _BETWEEN_WORDS.sub("", text)) if language == "ja" else text
+
+
+def _counted(text: str, language: str) -> str:
+    return with_digits(text) if language == "ja" else text
+
+
+WAYS: dict[str, Callable[[str, str], str]] = {
+    "width": _of_half_width,
+    "marks": _without_quotes,
+    "running-text": _running,
+    "numbers": _counted,
+}
+"""What may be written plainly, in this order: functions of a caption and its language."""
 
 
 def _without_marks(text: str) -> str:

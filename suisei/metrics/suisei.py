@@ -242,7 +242,7 @@ class SuiSeiMetric(Metric):
     def _plain(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
         """Return samples whose captions are written as the model is to read them."""
         plain = self.regressor.config.fusion.plain_writing
-        return [plainly_written(sample) for sample in samples] if plain else samples
+        return [plainly_written(sample, plain) for sample in samples] if plain else samples
 
     @property
     def reads(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from suisei.data.plain_writing import WAYS
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
@@ -24,6 +25,8 @@ RETIRED = {
     "head": ("input_norm",),
 }
 """Settings in folders of earlier versions that say nothing which the architectures beside them do not."""
+SWITCHES = ("plain_japanese", "plain_writing")
+"""Settings that said yes or no once: without a no, which is what leaving them out says."""
 
 STARTS = ("cosine", "cosines")
 WIDTH = 16_384
@@ -37,7 +40,7 @@ FUSION: dict[str, Rule] = {
     "image_similarity": SWITCH,
     "alignment": SWITCH,
     "extra_inputs": Several(NAME, 0, 100),
-    "plain_writing": SWITCH,
+    "plain_writing": Several(Word(tuple(WAYS)), 0, len(WAYS)),
 }
 HEAD: dict[str, Rule] = {
     "hidden": Several(at_least(1, WIDTH), 0, 16),
@@ -72,12 +75,12 @@ class FusionConfig:
             (:mod:`suisei.models.alignment`).
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
-        plain_writing: whether scores are of captions as they would plainly be written: without quotation
-            marks or those of Markdown around a whole caption, with straight apostrophes; Japanese also
-            without spaces between words that were cut apart and without the full stop at the end
-            (:mod:`suisei.data.plain_writing`). Where hardly any caption of the training data has these, a
-            candidate is else rated by whether its references are written so too. Training reads captions as
-            they are.
+        plain_writing: what of captions is scored as it would plainly be written, whatever its way of writing:
+            any of "width" (letters and digits of full width), "marks" (quotation marks or those of Markdown
+            around a whole caption, curly apostrophes), "running-text" (Japanese with spaces between words or
+            a full stop at the end) and "numbers" (Japanese ones in kanji; :mod:`suisei.data.plain_writing`).
+            Where hardly any caption of the training data has these, a candidate is else rated by whether its
+            references are written so too. Training reads captions as they are.
     """
 
     poolings: Sequence[str] = ("idf", "mean")
@@ -88,7 +91,7 @@ class FusionConfig:
     image_similarity: bool = False
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
-    plain_writing: bool = False
+    plain_writing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_settings("model.fusion", self, FUSION)
@@ -215,4 +218,5 @@ def _kept(part: str, values: Any) -> Any:
         return values
     if part == "head" and values.get("input_norm"):
         raise ModelError("the model has head.input_norm, which suisei 0.1.0 was the last to know")
-    return {name: value for name, value in values.items() if name not in RETIRED.get(part, ())}
+    retired = (*RETIRED.get(part, ()), *(name for name in SWITCHES if values.get(name) is False))
+    return {name: value for name, value in values.items() if name not in retired}

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from suisei.data.plain_numbers import COUNTERS
 from suisei.probes.lexicon import (
     ADDITIONS,
-    COUNTERS,
     GENERIC,
     NO_PLACES,
     WAYS,

@@ -150,8 +150,6 @@ COUNTS_EN = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "t
 COUNTS_JA = tuple("一二三四五六七八九")
 DIGITS_EN = {word: str(number) for number, word in enumerate(COUNTS_EN, start=2)}
 DIGITS_JA = {**dict(zip(COUNTS_JA, "123456789", strict=True)), "一人": "1人", "二人": "2人"}
-COUNTERS = word_set("人 匹 頭 台 個 本 枚 羽 つ 隻 機 艘 名 両 皿 切れ 冊 軒 足")
-"""What a Japanese number counts with."""
 
 _NUMBERS_EN = {
     **{word: tuple(w for w in COUNTS_EN[:5] if w != word) for word in COUNTS_EN},

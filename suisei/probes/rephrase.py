@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from suisei.data.plain_numbers import COUNTERS
 from suisei.probes.falsify import Rule, Task, counts_ja
 from suisei.probes.lexicon import (
     ALIKE,
     CLAUSE_WORDS,
     CLOTHES,
-    COUNTERS,
     COUNTS_JA,
     DIGITS_EN,
     DIGITS_JA,

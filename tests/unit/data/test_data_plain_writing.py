@@ -2,12 +2,22 @@
 
 import pytest
 
-from suisei.data.plain_writing import plainly_written
+from suisei.data.plain_writing import WAYS, plainly_written
 from suisei.data.sample import CaptionSample
 
 
+def read(written, *ways, language=None):
+    """How a caption is read as a candidate, and as a reference."""
+    sample = CaptionSample(written, (written, "a red ball ."), id="1", language=language)
+    found = plainly_written(sample, ways)
+    assert found.references[1] == "a red ball ."
+    assert found.id == "1"
+    assert (found is sample) == ({found.candidate, found.references[0]} == {sample.candidate})
+    return found.candidate, found.references[0]
+
+
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("written", "plain"),
     [
         ('"A dog runs."', "A dog runs."),
         ('"A dog runs".', "A dog runs."),
@@ -38,7 +48,7 @@ from suisei.data.sample import CaptionSample
         ("3 dogs run.", "3 dogs run."),
         ("1.5 dogs run.", "1.5 dogs run."),
         ("-dog- runs", "-dog- runs"),
-        ("1. ", "1. "),
+        ("1. ", "1."),
         ("A **red** dog", "A **red** dog"),
         ("**A** dog, **a** cat", "**A** dog, **a** cat"),
         ("A sign that reads \u201cstop\u201d", 'A sign that reads "stop"'),
@@ -56,13 +66,12 @@ from suisei.data.sample import CaptionSample
         ('"', '"'),
     ],
 )
-def test_marks_around_a_whole_caption_or_before_it_are_not_read_and_others_are_straight(written, read):
-    found = plainly_written(CaptionSample(written, (written, "a red ball ."), id="1"))
-    assert found == CaptionSample(read, (read, "a red ball ."), id="1")
+def test_marks_around_a_whole_caption_or_before_it_are_not_read_and_others_are_straight(written, plain):
+    assert read(written, "marks", "running-text") == (plain, plain)
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("written", "plain"),
     [
         ("犬が走る。", "犬が走る"),
         ("犬が走る．", "犬が走る"),
@@ -81,12 +90,78 @@ def test_marks_around_a_whole_caption_or_before_it_are_not_read_and_others_are_s
         ("a dog runs .", "a dog runs ."),
     ],
 )
-def test_japanese_is_running_text_without_a_full_stop(written, read):
-    found = plainly_written(CaptionSample(written, (written, "a red ball ."), id="1"))
-    assert found == CaptionSample(read, (read, "a red ball ."), id="1")
+def test_japanese_is_running_text_without_a_full_stop(written, plain):
+    assert read(written, "running-text") == (plain, plain)
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("Ｔシャツの男性が１２人いる！", "Tシャツの男性が12人いる！"),
+        ("犬（２匹）、ＮＥＷ！", "犬（2匹）、NEW！"),
+        ("ａ\u3000Ｄｏｇ\u3000ｒｕｎｓ，\u30002！", "a Dog runs, 2!"),
+        ("ｔｗｏ　ｄｏｇｓ．", "two dogs."),
+        ("two dogs ～", "two dogs ~"),
+        ("犬が 走る", "犬が 走る"),
+        ("犬が\u3000走る", "犬が\u3000走る"),
+    ],
+)
+def test_letters_and_digits_have_half_their_width_and_english_marks_and_spaces_too(written, plain):
+    assert read(written, "width") == (plain, plain)
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("二匹の犬", "2匹の犬"),
+        ("一人の男性と二人の女性", "1人の男性と2人の女性"),
+        ("ひとりの男性とふたりの女性", "1人の男性と2人の女性"),
+        ("ひとつ、ふたつ、みっつ、よっつ、九つ", "1つ、2つ、3つ、4つ、9つ"),
+        ("一切れのピザ", "1切れのピザ"),
+        ("十人", "10人"),
+        ("十二人", "12人"),
+        ("二十人", "20人"),
+        ("三十五羽の鳥", "35羽の鳥"),
+        ("二、三匹の犬", "二、3匹の犬"),
+        ("二三人", "二三人"),
+        ("百二人", "百二人"),
+        ("二〇人", "二〇人"),
+        ("2、３匹", "2、３匹"),
+        ("数十人", "数十人"),
+        ("十数人", "十数人"),
+        ("第一人者", "第一人者"),
+        ("一緒に、一面の雪", "一緒に、一面の雪"),
+        ("三角の標識、十字路", "三角の標識、十字路"),
+        ("千切れた紙", "千切れた紙"),
+        ("四つん這いの人", "四つん這いの人"),
+        ("三つ編みの人、三つの人形", "三つ編みの人、3つの人形"),
+        ("人、匹、つ、積み木", "人、匹、つ、積み木"),
+        ("two dogs", "two dogs"),
+    ],
+)
+def test_japanese_numbers_that_count_something_are_digits(written, plain):
+    assert read(written, "numbers") == (plain, plain)
+
+
+def test_no_other_way_than_those_asked_for_is_changed():
+    written = "「 Ｔシャツ の 男 が 二人 。 」"
+    plain = {
+        "width": "「 Tシャツ の 男 が 二人 。 」",
+        "marks": "Ｔシャツ の 男 が 二人 。",
+        "running-text": "「Ｔシャツの男が二人。」",
+        "numbers": "「 Ｔシャツ の 男 が 2人 。 」",
+    }
+    assert list(plain) == list(WAYS)
+    assert {way: read(written, way)[0] for way in WAYS} == plain
+    assert read(written) == (written, written)
+
+
+def test_what_one_way_leaves_the_next_reads_whatever_their_order():
+    for ways in (tuple(WAYS), tuple(reversed(WAYS))):
+        assert read("＂二 匹 の Ｄｏｇ 。＂", *ways) == ("2匹のDog", "2匹のDog")
+        assert read("１．\u3000Ａ\u3000ｄｏｇ．", *ways) == ("A dog.", "A dog.")
 
 
 def test_the_language_of_a_sample_says_how_its_candidate_is_read():
-    assert plainly_written(CaptionSample("ABC.", ("犬。",), language="ja")).candidate == "ABC"
-    sample = CaptionSample("犬 ABC。", ("a dog.",), language="en")
-    assert plainly_written(sample) is sample
+    assert read("ABC。", "running-text", language="ja") == ("ABC", "ABC。")
+    assert read("犬 二匹。", *WAYS, language="en") == ("犬 二匹。", "犬2匹")

@@ -134,3 +134,25 @@ def test_nothing_becomes_unknown(metric):
     text = metric.regressor.text
     [ids] = text.tokenize(["Ünïted 犬🐕 xylophone 麒麟 ﾊﾝｶｸ"])
     assert ids.count(text.tokenizer.unk_token_id) <= 1  # the picture of a dog, at most
+
+
+@pytest.mark.parametrize(
+    "captions",
+    [
+        [
+            "2人の女性が傘をさす",
+            "二人の女性が傘をさす",
+            "ふたりの女性が傘をさす",
+            "「２人の女性が傘をさす。」",
+        ],
+        [
+            "Two dogs run.",
+            "\uff34\uff57\uff4f\u3000\uff44\uff4f\uff47\uff53\u3000\uff52\uff55\uff4e\uff0e",
+            "1. **Two dogs run.**",
+        ],
+    ],
+)
+def test_ways_of_writing_move_no_score(metric, captions):
+    for references in ([captions[0]], captions[1:], ["傘をさした女性がいる", "dogs are running"]):
+        scores = metric.score(captions, references=[references] * len(captions))
+        assert set(scores) == {scores[0]}

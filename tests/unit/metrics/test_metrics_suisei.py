@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,9 +144,17 @@ def test_what_a_model_reads_is_what_its_score_depends_on(
     assert f"{3 - len(reads)} of 3 samples are scored from the candidate alone" in caplog.text
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_captions_may_be_read_as_if_plainly_written(build_regressor, tmp_path, plain):
-    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["ridge"], "plain_writing": plain}
+PLAIN = {
+    "「犬とふたりが走る」": "marks",
+    "犬 と ふたり が 走る": "running-text",
+    "犬とふたりが走る。": "running-text",
+    "犬と2人が走る": "numbers",
+}
+
+
+@pytest.mark.parametrize("ways", [(), ("marks",), ("running-text",), ("numbers",), ("marks", "running-text")])
+def test_captions_may_be_read_as_if_plainly_written(build_regressor, tmp_path, ways):
+    fusion = {"similarity": True, "alignment": True, "extra_inputs": ["ridge"], "plain_writing": ways}
     rated = [
         CaptionSample(text, ("犬 が 走る。",), rating=len(text) / 9) for text in ("犬", "犬 が。", "猫が走る")
     ]
@@ -153,23 +162,23 @@ def test_captions_may_be_read_as_if_plainly_written(build_regressor, tmp_path, p
     extras.fit_compute(rated, range(3))
     save_model(tmp_path / "model", build_regressor(**fusion), extras=extras.state())
     metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
-    bare = CaptionSample("犬が走る", ("犬が公園を走る",))
-    for written in (
-        CaptionSample("犬が走る。", ("犬が公園を走る",)),
-        CaptionSample("犬 が 走る", ("犬が公園を走る",)),
-        CaptionSample("犬が走る", ("犬 が 公園 を 走る 。",)),
-        CaptionSample("「犬が走る」", ("犬が公園を走る",)),
-        CaptionSample("犬が走る", ("“犬が公園を走る”",)),
-    ):
-        one, two = metric.score([bare, written])
-        assert (one == two) == plain
-        assert (metric.reference_cosines([bare]) == metric.reference_cosines([written])).all() == plain
-        own, inputs = metric.score_replaced(
-            [bare, written], np.full((2, len(metric.input_columns())), np.nan)
+    bare = CaptionSample("犬とふたりが走る", ("犬とふたりが公園を走る",))
+    for text, way in PLAIN.items():
+        reference = (
+            text.replace("走", "公園を走") if way != "running-text" else "犬 と ふたり が 公園 を 走る 。"
         )
-        assert (own[0] == own[1]) == plain
-        assert (inputs[0] == inputs[1]).all() == plain
-    assert metric.takes_over is not plain
+        for written in (replace(bare, candidate=text), replace(bare, references=(reference,))):
+            one, two = metric.score([bare, written])
+            plain = way in ways
+            assert np.isclose(one, two, rtol=0, atol=1e-6) == plain
+            one, two = metric.reference_cosines([bare, written])
+            assert np.isclose(one, two, rtol=0, atol=1e-6) == plain
+            own, inputs = metric.score_replaced(
+                [bare, written], np.full((2, len(metric.input_columns())), np.nan)
+            )
+            assert np.isclose(*own, rtol=0, atol=1e-6) == plain
+            assert (inputs[0] == inputs[1]).all() == plain
+    assert metric.takes_over is not bool(ways)
 
 
 def test_the_same_picture_under_another_name_or_in_memory_gives_the_same_score(metric, pictures, tmp_path):

@@ -285,6 +285,11 @@ def test_settings_of_earlier_versions_are_read():
     values["fusion"].update(layer_dropout=0.2)
     values["head"].update(input_norm=False)
     assert RegressorConfig.from_dict(values) == RegressorConfig()
+    values["fusion"].update(plain_writing=False, plain_japanese=False)  # once yes or no
+    assert RegressorConfig.from_dict(values) == RegressorConfig()
+    for name in ("plain_writing", "plain_japanese"):
+        with pytest.raises(ModelError, match=name):
+            RegressorConfig.from_dict({**values, "fusion": {**values["fusion"], name: True}})
     values["head"].update(input_norm=True)  # this one decides scores
     with pytest.raises(ModelError, match=r"head\.input_norm"):
         RegressorConfig.from_dict(values)
