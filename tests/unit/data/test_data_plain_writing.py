@@ -2,6 +2,7 @@
 
 import pytest
 
+from suisei.data.plain_numbers import COUNTERS
 from suisei.data.plain_writing import WAYS, plainly_written
 from suisei.data.sample import CaptionSample
 
@@ -128,6 +129,7 @@ def test_letters_and_digits_have_half_their_width_and_english_marks_and_spaces_t
         ("二〇人", "二〇人"),
         ("2、３匹", "2、３匹"),
         ("数十人", "数十人"),
+        ("数十三人、二〇三人、３二人", "数十三人、二〇三人、３二人"),
         ("十数人", "十数人"),
         ("第一人者", "第一人者"),
         ("一緒に、一面の雪", "一緒に、一面の雪"),
@@ -136,6 +138,8 @@ def test_letters_and_digits_have_half_their_width_and_english_marks_and_spaces_t
         ("四つん這いの人", "四つん這いの人"),
         ("三つ編みの人、三つの人形", "三つ編みの人、3つの人形"),
         ("人、匹、つ、積み木", "人、匹、つ、積み木"),
+        ("一人前、三人称、一個人、一足先、八頭身、一本道", "一人前、三人称、一個人、一足先、八頭身、一本道"),
+        ("四つ角、四つ葉、三つ揃い", "四つ角、四つ葉、三つ揃い"),
         ("two dogs", "two dogs"),
     ],
 )
@@ -165,3 +169,9 @@ def test_what_one_way_leaves_the_next_reads_whatever_their_order():
 def test_the_language_of_a_sample_says_how_its_candidate_is_read():
     assert read("ABC。", "running-text", language="ja") == ("ABC", "ABC。")
     assert read("犬 二匹。", *WAYS, language="en") == ("犬 二匹。", "犬2匹")
+
+
+def test_every_counter_is_known_after_a_number():
+    assert {counter: read(f"二{counter}", "numbers")[0] for counter in COUNTERS} == {
+        counter: f"2{counter}" for counter in (*"人匹頭台個本枚羽つ隻機艘名両皿冊軒足", "切れ")
+    }
