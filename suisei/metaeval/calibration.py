@@ -69,7 +69,7 @@ class Calibration:
 def calibrate(
     predicted: np.ndarray,
     human: np.ndarray,
-    groups: Sequence[str],
+    groups: Sequence[str] | np.ndarray,
     *,
     bins: int = 10,
     n_resamples: int = 1000,

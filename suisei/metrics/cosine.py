@@ -85,12 +85,9 @@ class Cosine(Metric):
         captions = dict.fromkeys(text for s in samples for text in (s.candidate, *s.references))
         rows = {text: row for row, text in enumerate(captions)}
         vectors = self._embed(list(captions), progress).double().numpy()
-        together = np.mean if self.references == "mean" else np.max
-        scores = [
-            together(vectors[[rows[text] for text in s.references]] @ vectors[rows[s.candidate]])
-            for s in samples
-        ]
-        return np.array(scores, dtype=np.float64)
+        cosines = [vectors[[rows[r] for r in s.references]] @ vectors[rows[s.candidate]] for s in samples]
+        mean = self.references == "mean"
+        return np.array([own.mean() if mean else own.max() for own in cosines], dtype=np.float64)
 
     def _embed(self, captions: Sequence[str], progress: bool) -> Tensor:
         """Return unit vectors float32 [T, d], encoding the longest captions first."""
