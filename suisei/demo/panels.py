@@ -140,4 +140,6 @@ def _cells(name: str, *values: str) -> str:
 
 
 def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}".replace("-", "−")
+    from suisei.explain.wording import signed
+
+    return signed(value).strip().replace("-", "−")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from suisei.data.figures import check_figure, new_figure, save_figure, style
 from suisei.explain.explanation import Explanation
-from suisei.explain.wording import input_label, inputs_there, parts_of
+from suisei.explain.wording import input_label, inputs_there, parts_of, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def _input_bars(explanation: Explanation) -> list[Bar]:
 
 
 def _moved(effects: Iterable[tuple[str, float | None]]) -> list[Bar]:
-    return [(_short(name), moved, f"{moved:+.3f}") for name, moved in effects if moved is not None]
+    return [(_short(name), moved, signed(moved)) for name, moved in effects if moved is not None]
 
 
 def _panel(axis: Axes, title: str, bars: Sequence[Bar], helps: Callable[[float | None], bool] | None) -> None:

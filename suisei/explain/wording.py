@@ -146,7 +146,7 @@ def _part_table(explanation: Explanation) -> Table:
 
     table = _table("With and without", "", ["score", "moved"])
     for name, score in parts_of(explanation):
-        moved = "" if name == "with all" else _signed(explanation.score - score)
+        moved = "" if name == "with all" else signed(explanation.score - score)
         table.add_row(Text(name), f"{score:.3f}", moved)
     return table
 
@@ -167,7 +167,7 @@ def _reference_table(explanation: Explanation) -> Table:
             *near,
             _plain(effect.alone),
             _plain(effect.without),
-            _signed(effect.moved),
+            signed(effect.moved),
         )
     return table
 
@@ -179,7 +179,7 @@ def _word_table(explanation: Explanation) -> Table:
     most = max((abs(word.moved or 0) for word in explanation.words), default=0.0)
     for word in explanation.words:
         table.add_row(
-            Text(word.text), _plain(word.without), _signed(word.moved), _bar(explanation, word.moved, most)
+            Text(word.text), _plain(word.without), signed(word.moved), _bar(explanation, word.moved, most)
         )
     return table
 
@@ -197,7 +197,7 @@ def _input_table(explanation: Explanation) -> Table:
             Text(input_label(effect)),
             "" if effect.members > 1 else _number(effect.value),
             _number(effect.typical) if effect.typical is not None else "",
-            _signed(effect.moved),
+            signed(effect.moved),
             _bar(explanation, effect.moved, most),
         )
     rest = len(inputs) - MOST_INPUTS
@@ -232,7 +232,8 @@ def _number(value: float | None) -> str:
     return "–" if value is None else "0" if abs(value) < _ZERO else f"{value:.3g}"
 
 
-def _signed(value: float | None) -> str:
+def signed(value: float | None) -> str:
+    """Return how far something moves a score; nothing that rounds to 0 has a sign."""
     if value is None:
         return "–"
     text = f"{value:+.3f}"

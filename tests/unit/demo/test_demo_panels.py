@@ -60,6 +60,13 @@ def test_effects_and_parts_are_in_tables():
     assert "the image" not in panel.partition("With and without")[2]
 
 
+def test_what_rounds_to_zero_has_no_sign():
+    panel = explanation_panel(made("a dog", [("a", -0.0004), ("dog", 0.0004)], without_references=0.5004))
+    assert 'aria-label="a: 0.000"' in panel
+    assert 'aria-label="dog: 0.000"' in panel
+    assert '<td>the references</td><td class="n">0.000</td>' in panel
+
+
 def test_nothing_of_a_visitors_text_is_markup():
     effects = tuple(ReferenceEffect(HOSTILE, n, None, None, None, None) for n in range(2))
     panel = explanation_panel(
