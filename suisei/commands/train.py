@@ -13,11 +13,11 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
@@ -107,6 +107,8 @@ class Stopping:
 
 class TrainingCLI(RunCLI):
     """The command line of training: model, data, trainer, and the few settings beside them."""
+
+    follows: ClassVar[Mapping[str, str]] = {"checkpoint.monitor": "monitor", "checkpoint.mode": "monitor"}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the run's folder, resuming, baselines, early stopping and the kept checkpoint."""

@@ -107,7 +107,7 @@ def _read_fleur(
     found = int((order >= 0).sum())
     scores = [{name: row[name] for name in (SMOOTHED, RAW) if name in row} for row in rows]
     names, _ = columns_of_scores(path, scores, picked)
-    how = f"joined by image and caption, {found} of {counted(len(samples), 'sample')} found"
+    how = f"joined by image and caption, {found:,} of {counted(len(samples), 'sample')} found"
     return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
 
 
@@ -222,7 +222,7 @@ def _by_id(
     found = int((order >= 0).sum())
     if not found:
         raise DataError(f"{path}: none of its {counted(len(rows), 'id')} is a sample's, of {len(samples):,}")
-    return order, f"joined by id, {found} of {counted(len(samples), 'sample')} found"
+    return order, f"joined by id, {found:,} of {counted(len(samples), 'sample')} found"
 
 
 def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Among) -> tuple[np.ndarray, str]:
