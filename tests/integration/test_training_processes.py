@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -207,6 +208,7 @@ def test_a_request_to_terminate_ends_all_processes_as_ctrl_c_does(started, termi
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pgrep") is None, reason="needs pgrep, to find the process")
 def test_a_training_that_loses_a_process_ends_in_one_line(started):
     running, said = started
     other = subprocess.run(
