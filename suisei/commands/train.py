@@ -13,11 +13,11 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
@@ -108,8 +108,6 @@ class Stopping:
 class TrainingCLI(RunCLI):
     """The command line of training: model, data, trainer, and the few settings beside them."""
 
-    follows: ClassVar[Mapping[str, str]] = {"checkpoint.monitor": "monitor", "checkpoint.mode": "monitor"}
-
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the run's folder, resuming, baselines, early stopping and the kept checkpoint."""
         parser.add_argument("--task", type=str | None, default=None, help="pretrain: the text encoder alone")
@@ -131,10 +129,9 @@ class TrainingCLI(RunCLI):
             "--early_stopping", type=Stopping | None, default=Stopping(),
             help="when training ends before its last epoch; null for never",
         )  # fmt: skip
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        skipped = {"monitor", "mode"}  # which follow from --monitor
+        parser.add_class_arguments(ModelCheckpoint, "checkpoint", instantiate=False, skip=skipped)
         parser.set_defaults({"checkpoint.filename": "best", "checkpoint.enable_version_counter": False})
-        parser.link_arguments("monitor", "checkpoint.monitor")
-        parser.link_arguments("monitor", "checkpoint.mode", compute_fn=mode_of)
 
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
@@ -171,10 +168,12 @@ class TrainingCLI(RunCLI):
         config.trainer.default_root_dir = str(folder)
         if config.trainer.precision is None:
             config.trainer.precision = best_precision()
+        mode = mode_of(config.monitor)
+        best = ModelCheckpoint(monitor=config.monitor, mode=mode, **vars(config.checkpoint))
         states = states_to_go_on_with(folder, config.checkpoint_steps)
         lines = progress_lines(config.trainer)
         told = [lines] if first else []
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, ValidatesLast(), *told]
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), best, *states, ValidatesLast(), *told]
 
     def instantiate_trainer(self, **options: Any) -> Any:
         """Make the trainer; of several processes each has a share of a batch, in which a part may be idle."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from jsonargparse import Path as SettingsFile
@@ -68,12 +68,7 @@ class RunCLI(LightningCLI):
         arguments: what was typed.
         trainer_defaults: settings of the trainer that differ from its own.
         about: what the help begins with: the first paragraph.
-
-    Attributes:
-        follows: settings that are not given, {name: the one that decides it}.
     """
-
-    follows: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -111,8 +106,8 @@ class RunCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, then check what is of the run and of the trainer; model and data check their own."""
-        configs = {path: read_config(path) for path in named_configs(args)}
-        self._refuse_what_follows(args, configs)
+        for path in named_configs(args):
+            read_config(path)
         with _files_in_utf8():
             super().parse_arguments(parser, args)
         config = self.config
@@ -126,17 +121,6 @@ class RunCLI(LightningCLI):
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check_trainer(config.trainer)
         self.check_run()
-
-    def _refuse_what_follows(self, args: Sequence[str], configs: Mapping[Path, Mapping[str, Any]]) -> None:
-        """Refuse settings that others decide: the parser takes them from a config and forgets them."""
-        for name, leader in self.follows.items():
-            if any(word.partition("=")[0] == f"--{name}" for word in args):
-                raise ConfigError(f"--{name} follows from --{leader}; give that alone")
-            group, _, key = name.partition(".")
-            for path, config in configs.items():
-                within = config.get(group)
-                if isinstance(within, Mapping) and key in within:
-                    raise ConfigError(f"--config {path}: {name} follows from {leader}; give that alone")
 
     def add_resuming(self, parser: LightningArgumentParser, steps: int) -> None:
         """Add how a run is gone on with, and after how many steps it can be."""

@@ -120,7 +120,8 @@ class PlainParser(LightningArgumentParser):
         for action in self._actions:
             known += _settings_within(action.dest, getattr(action, "_typehint", None))
         own = [option for option in known if ".help" not in option and not option.endswith(("help", "+"))]
-        near = difflib.get_close_matches(name, own, 3)
+        last = name.rpartition(".")[2]  # --monitor for checkpoint.monitor
+        near = [last] if last in own else difflib.get_close_matches(name, own, 3)
         return f"; did you mean --{', --'.join(near)}?" if near else ""
 
     def add_lightning_class_args(

@@ -194,16 +194,20 @@ def test_a_hostile_setting_is_one_line_before_any_work(option, value, settings, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_setting_that_another_decides_is_refused_from_command_line_and_config(tmp_path, monkeypatch):
+def test_the_kept_checkpoint_has_no_figure_of_its_own_to_go_by(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, value in (("monitor", "val_loss"), ("mode", "min")):
-        told = rf"^--checkpoint\.{name} follows from --monitor; give that alone"
-        for given in ([f"--checkpoint.{name}={value}"], [f"--checkpoint.{name}", value]):
-            with pytest.raises(ConfigError, match=told):
-                train_module.main(given)
-        (tmp_path / "own.yaml").write_text(f"checkpoint:\n  {name}: {value}\n")
-        with pytest.raises(ConfigError, match=rf"own\.yaml: checkpoint\.{name} follows from monitor; give"):
-            train_module.main(["--config", "own.yaml"])
+    (tmp_path / "own.yaml").write_text("checkpoint:\n  monitor: val_loss\n")
+    (tmp_path / "part.yaml").write_text("monitor: val_loss\n")
+    for given in (
+        ["--checkpoint.monitor=val_loss"],
+        ["--config", "own.yaml"],
+        ["--checkpoint", '{"monitor": "val_loss"}'],
+        ["--checkpoint", "part.yaml"],
+    ):
+        with pytest.raises(ConfigError, match=r"monitor.*; did you mean --monitor\?"):
+            train_module.main(given)
+    with pytest.raises(ConfigError, match=r"checkpoint\.mode=min"):
+        train_module.main(["--checkpoint.mode=min"])
 
 
 def test_a_bad_value_of_a_group_that_may_be_null_is_one_line_of_a_task_too(tmp_path, monkeypatch):
