@@ -142,4 +142,4 @@ def _cells(name: str, *values: str) -> str:
 def _signed(value: float | None) -> str:
     from suisei.explain.wording import signed
 
-    return signed(value).strip().replace("-", "−")
+    return signed(value).replace("-", "−")

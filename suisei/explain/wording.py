@@ -237,4 +237,4 @@ def signed(value: float | None) -> str:
     if value is None:
         return "–"
     text = f"{value:+.3f}"
-    return " 0.000" if text in ("+0.000", "-0.000") else text
+    return "0.000" if text in ("+0.000", "-0.000") else text

@@ -72,6 +72,15 @@ def test_the_strongest_words_are_drawn_and_what_is_left_out_is_said(explanation)
         assert explanation_figure(explanation).axes[1].get_title("left") == "moved by each word"
 
 
+def test_what_rounds_to_zero_has_no_sign_in_chart_and_tables(explanation):
+    words = (WordEffect("red", 2, 5, 0.7, -0.0004), WordEffect("blue", 6, 10, 0.7, 0.0004))
+    still = replace(explanation, words=words)
+    with style():
+        assert [text.get_text() for text in explanation_figure(still).axes[1].texts] == ["0.000", "0.000"]
+    lines = [line.split() for line in text_of(still).splitlines()]
+    assert [line[2] for line in lines if line[:1] in (["red"], ["blue"])] == ["0.000", "0.000"]
+
+
 def test_references_that_begin_alike_are_told_apart(explanation):
     alike = [f"the mathematical dog of a very, very long reference {end}" for end in ("by a", "by b")]
     references = [replace(each, text=text) for each, text in zip(explanation.references, alike, strict=True)]
