@@ -47,6 +47,14 @@ def test_scores_find_their_captions(tmp_path):
     assert columns[0].missing == {"no score in fleur.txt": 1}
 
 
+def test_captions_found_have_a_mark_of_thousands(tmp_path):
+    path, captions = tmp_path / "fleur.txt", [f"dog {number}" for number in range(1200)]
+    found = "\n".join(f"caption : {text}\nour score : 0.5\n" for text in captions[:1100])
+    path.write_text(f"image file : 1.jpg\n{found}")
+    _, how = read_scores(path, [CaptionSample(text, group="1.jpg") for text in captions])
+    assert how == "fleur.txt: joined by image and caption, 1,100 of 1,200 samples found"
+
+
 def test_files_put_one_behind_the_other_lose_no_caption(tmp_path):
     """The authors' files end in a count without a line's end."""
     path = tmp_path / "fleur.txt"

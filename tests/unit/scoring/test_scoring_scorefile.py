@@ -27,7 +27,7 @@ def test_round_trip_is_exact(tmp_path, suffix):
     np.testing.assert_array_equal(read["n,o"], [3, 2, 1])
 
 
-def test_what_was_found_is_counted_as_people_write_thousands(tmp_path):
+def test_samples_found_by_id_have_a_mark_of_thousands(tmp_path):
     samples = [CaptionSample("x", id=str(number)) for number in range(1200)]
     write_scores(tmp_path / "s.csv", samples[:1100], {"m": np.zeros(1100)})
     assert read_scores(tmp_path / "s.csv", samples)[1] == "s.csv: joined by id, 1,100 of 1,200 samples found"
