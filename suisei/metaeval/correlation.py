@@ -22,6 +22,9 @@ CORRELATIONS = ("pearson", "spearman", "tau-b", "tau-c")
 MINIMUM = {"pearson": 3, "spearman": 3, "tau-b": 2, "tau-c": 2}
 """Points that each coefficient takes: any two lie on a line."""
 
+_CANCELLED = 1e-3
+"""Share of a sum of squares that must be left beside the mean's: of less, the last digits are rounding."""
+
 
 class CorrelationError(DataError):
     """A correlation that is not defined for the data; never reported as 0."""
@@ -186,7 +189,10 @@ def _tau(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, varia
 
 
 class _WeightedPearson:
+    """Pearson's r from sums of products; point by point where those drawn lie close beside others."""
+
     def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        self._given = x, y
         x, y = standardized(x), standardized(y)
         self._moments = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
@@ -196,7 +202,19 @@ class _WeightedPearson:
             sums[part] = weights[part].astype(np.float64) @ self._moments
         total, x, y, xx, yy, xy = sums.T
         total = np.maximum(total, 1.0)  # an empty resample has no variance, and is NaN for that
-        return _ratio(xy - x * y / total, xx - x * x / total, yy - y * y / total, total * 1e-12)
+        spread = xx - x * x / total, yy - y * y / total
+        result = _ratio(xy - x * y / total, *spread, np.zeros(len(weights)))
+        for number in np.flatnonzero((spread[0] <= _CANCELLED * xx) | (spread[1] <= _CANCELLED * yy)):
+            result[number] = self._pointwise(weights[number])
+        return result
+
+    def _pointwise(self, weights: np.ndarray) -> float:
+        drawn = weights > 0
+        times = weights[drawn]
+        try:
+            return correlate("pearson", *(np.repeat(side[drawn], times) for side in self._given))
+        except CorrelationError:
+            return float("nan")
 
 
 class _WeightedSpearman:

@@ -307,6 +307,21 @@ def test_permutations_that_differ_by_rounding_alone_are_as_extreme():
     assert permutation_test(a, b, "spearman", n_permutations=2000).p_value == pytest.approx(0.75, abs=0.04)
 
 
+@pytest.mark.parametrize("correlation", CORRELATIONS)
+@pytest.mark.parametrize("averaging", AVERAGING)
+def test_swapping_nothing_is_as_extreme_as_the_data(correlation, averaging):
+    """Of three images one swap in eight is that of none; means of systems are rounded, in units of scores."""
+    for seed in range(12):
+        given = simulate(seed, groups=3, noise=(0.3, 2.0))
+        a, b = (replace(data, scores=data.scores * 0.37 + 0.2).rows() for data in given)
+        result = permutation_test(a, b, correlation, averaging, n_permutations=400)
+        assert result.p_value > 1 / 8 - 0.05
+        two_sided = permutation_test(
+            a, b, correlation, averaging, n_permutations=400, alternative="two-sided"
+        )
+        assert two_sided.p_value > 1 / 4 - 0.07
+
+
 def test_metrics_are_standardized_over_samples_however_many_ratings_each_has():
     from suisei.metaeval.significance import _stacked
 
