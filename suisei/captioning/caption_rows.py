@@ -158,7 +158,9 @@ def _rows_of(
 def coco_results(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows as COCO has them, where a number of several images, of two folders say, is no one's id."""
     numbers = [_number(row) for row in rows]
-    counts = Counter(numbers)
+    counts = Counter(
+        number for number, _ in {(number, row["id"]) for number, row in zip(numbers, rows, strict=True)}
+    )
     return [
         {
             "image_id": row["id"] if number is None or counts[number] > 1 else number,

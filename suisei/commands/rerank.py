@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metric = make_metric(plan)
         how = {"batch_size": options.batch_size, "progress": True, "keep": keeper(options)}
         found = rerank(metric, samples, by=options.by, **how)
-    _write(Path(options.output), _named(found.choices))
+    _write(Path(options.output), found.choices)
     return _tell(console, found, f"{metric.signature}{found.fitted}", options)
 
 
@@ -149,11 +150,15 @@ def _read(options: argparse.Namespace, console: Console) -> list[CaptionSample]:
 
 
 def _named(choices: Sequence[Choice]) -> list[CaptionSample]:
-    """Return the chosen captions, under their images' ids where ids are NAME#1, NAME#2, ..."""
+    """Return the chosen captions, under their images' ids where ids are NAME#1, NAME#2, ...
+
+    Those of an image of which two were chosen, one in each language, keep their own.
+    """
     names = [_common_name(choice) for choice in choices]
+    counts = Counter(names)
     numbered = any(name and choice.captions > 1 for name, choice in zip(names, choices, strict=True))
     return [
-        replace(choice.sample, id=name) if name and numbered else choice.sample
+        replace(choice.sample, id=name) if name and numbered and counts[name] == 1 else choice.sample
         for name, choice in zip(names, choices, strict=True)
     ]
 
@@ -163,22 +168,26 @@ def _common_name(choice: Choice) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _write(output: Path, chosen: Sequence[CaptionSample]) -> None:
+def _write(output: Path, choices: Sequence[Choice]) -> None:
     if not is_json(output):
         from suisei.data.writers import write_samples
 
-        write_samples(output, chosen)
+        write_samples(output, _named(choices))
         return
     from suisei.captioning.caption_rows import coco_results
     from suisei.data.writers import replacing
 
     rows = [
         {
-            "id": sample.id or sample.group or str(number),
+            "id": sample.group
+            or _common_name(choice)
+            or sample.id
+            or str(number),  # the image's, if it has one
             "image": str(sample.image or ""),
             "candidate": sample.candidate,
         }
-        for number, sample in enumerate(chosen, 1)
+        for number, choice in enumerate(choices, 1)
+        for sample in [choice.sample]
     ]
     with replacing(output) as temporary:
         temporary.write_text(
@@ -191,7 +200,10 @@ def _tell(console: Console, found: Reranked, signature: str, options: argparse.N
     choices = found.choices
     several = [choice for choice in choices if not math.isnan(choice.score)]
     count = sum(choice.captions for choice in choices)
-    say(console, f"{counted(len(choices), 'image')}, {counted(count, 'caption')}: {options.output}")
+    say(console, f"{counted(found.images, 'image')}, {counted(count, 'caption')}: {options.output}")
+    if both := len(choices) - found.images:
+        text = f"{counted(both, 'image')} with captions in Japanese and in English: one of each was chosen"
+        say(console, f"{text}; rows of one language say so in a field, language", "yellow")
     if several:
         score, mean = (
             sum(values) / len(several) for values in zip(*((c.score, c.mean) for c in several), strict=True)
@@ -200,7 +212,8 @@ def _tell(console: Console, found: Reranked, signature: str, options: argparse.N
         say(console, f"scores {beside}: {score:.4f} of the chosen, {mean:.4f} of all on average")
     alone = sum(choice.captions == 1 for choice in choices)
     if alone:
-        say(console, f"{counted(alone, 'image')} with one caption, which was taken", "yellow")
+        single = counted(alone, "image") + " with one caption" + (" in a language" if both else "")
+        say(console, f"{single}, which was taken", "yellow")
     lost = [choice for choice in choices if math.isnan(choice.score) and choice.captions > 1]
     if lost:
         first = lost[0].sample

@@ -57,11 +57,13 @@ class Reranked:
 
     Attributes:
         choices: in the order in which their images first occur.
+        images: how many images they are of; less than the choices where one has captions in both languages.
         fitted: what the metric's signature says of its fit.
         lacking: {why: how many scores there are not}.
     """
 
     choices: list[Choice]
+    images: int
     fitted: str
     lacking: Mapping[str, int]
 
@@ -103,7 +105,8 @@ def rerank(
             f"{metric.name} reads no references, in whose place the other captions of an image stand; choose "
             "captions by themselves (--by itself)"
         )
-    images = list(_by_image(samples).values())
+    by_image = _by_image(samples)
+    images = list(by_image.values())
     if all(len(own) == 1 for own in images):
         raise DataError(
             "no image has several captions to choose among; rows of one image name one file, or one group"
@@ -132,7 +135,7 @@ def rerank(
             advance(len(block))
     if all(math.isnan(choice.score) for choice in choices):
         raise DataError(f"{metric.name} gave no caption a score: {next(iter(lacking), 'none is a number')}")
-    return Reranked(choices, fitted, lacking)
+    return Reranked(choices, len({key[:2] for key in by_image}), fitted, lacking)
 
 
 def _by_image(samples: Sequence[CaptionSample]) -> dict[tuple[str, object, str], list[CaptionSample]]:

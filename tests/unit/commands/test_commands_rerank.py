@@ -81,6 +81,47 @@ def test_results_of_coco(rows, tmp_path):
     assert results[2]["caption"] == "犬が草の上を走る"
 
 
+def test_results_of_coco_are_of_the_images_whose_captions_have_ids_of_their_own(tmp_path):
+    rows = [
+        {"id": f"cap-{number}", "image_id": image, "candidate": text}
+        for number, (image, text) in enumerate(
+            [(7, "a dog"), (7, "a dog runs"), (8, "a cat"), (8, "a big cat")]
+        )
+    ]
+    run(write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "best.json", "--metrics", "chrf")
+    results = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [7, 8]
+    run(tmp_path / "rows.jsonl", tmp_path / "best.jsonl", "--metrics", "chrf")
+    assert [row["id"] for row in read_rows(tmp_path / "best.jsonl")] == ["cap-1", "cap-3"]
+
+
+def test_an_image_with_captions_in_both_languages_is_said_and_keeps_ids_apart(tmp_path, capsys):
+    name = "COCO_val2014_000000000001.png"
+    for image in (name, "COCO_val2014_000000000002.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / image)
+    texts = {
+        name: ["赤い球", "赤い球がある", "HELLO"],
+        "COCO_val2014_000000000002.png": ["赤い箱", "赤い箱がある"],
+    }
+    rows = [
+        {"id": f"{image}#{number}", "image": image, "candidate": text}
+        for image, own in texts.items()
+        for number, text in enumerate(own, 1)
+    ]
+    given = write_rows(tmp_path / "rows.jsonl", rows)
+    run(given, tmp_path / "best.jsonl", "--metrics", "chrf")
+    ids = [row["id"] for row in read_rows(tmp_path / "best.jsonl")]
+    assert [name_.partition("#")[0] for name_ in ids] == [name, name, "COCO_val2014_000000000002.png"]
+    assert len(set(ids)) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 images, 5 captions" in said
+    assert "1 image with captions in Japanese and in English: one of each was chosen" in said
+    assert "1 image with one caption in a language, which was taken" in said
+    run(given, tmp_path / "best.json", "--metrics", "chrf")
+    results = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [1, 1, 2]
+
+
 def test_the_model_in_the_package_chooses_where_none_is_named(rows, tmp_path, capsys):
     output = tmp_path / "best.jsonl"
     assert run(rows, output) == 0
