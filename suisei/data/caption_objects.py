@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suisei.data.caption_texts import text_lines
-from suisei.data.column_names import ALIASES, candidate_of, plain_name
+from suisei.data.column_names import ALIASES, candidate_of, plain_name, single_references
 from suisei.data.documents import parse_json
 from suisei.data.json_files import invalid_json
 from suisei.errors import DataError
@@ -17,10 +17,8 @@ _FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
 _IMAGE_IDS = ALIASES["group"][1]
 IMAGE_FIELDS = (*_IMAGE_IDS, "id", *_FILE_FIELDS, "group")
 """Fields of a JSON Lines row that may name its image, the first that is there; an id may be the row's."""
-CAPTION_FIELDS = (
-    *(name for tier in ALIASES["references"] for name in tier),
-    *("reference", "ref", *ALIASES["candidate"][2]),
-)
+_LISTS = tuple(name for tier in ALIASES["references"] for name in tier)
+CAPTION_FIELDS = (*_LISTS, "reference", "ref", *ALIASES["candidate"][2])
 """Fields of a row that may hold its captions, the first that is there."""
 
 
@@ -72,11 +70,14 @@ def row_records(
         results: whether a system says them: what stands beside its candidates may be their references.
     """
     for order, (number, row) in enumerate(rows, 1):
-        name, column = image_field(row), _fields(tuple(row)).captions
-        column = (_candidate_in(tuple(row)) or column) if results else column
+        name, fields = image_field(row), _fields(tuple(row))
+        column = (_candidate_in(tuple(row)) if results else "") or fields.captions
+        captions = row.get(column)
+        if fields.singles and not results:
+            captions, column = _one_each(row, fields.singles), fields.singles[0]
         image = order if by_line else row.get(str(name))
         without = None if column else tuple(row)
-        yield Record(f"row {number}", image, row.get(column), other_name(row), column, without)
+        yield Record(f"row {number}", image, captions, other_name(row), column, without)
 
 
 def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:
@@ -92,8 +93,16 @@ def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:
     if not isinstance(said, dict):
         return said, ""
     names = tuple(said)
-    column = _candidate_in(names) if results else "caption" if "caption" in said else _fields(names).captions
+    fields = _fields(names)
+    if fields.singles and not results and "caption" not in said:
+        return _one_each(said, fields.singles), fields.singles[0]
+    column = _candidate_in(names) if results else "caption" if "caption" in said else fields.captions
     return (said[column] if column else said), column
+
+
+def _one_each(row: Mapping[str, Any], fields: Sequence[str]) -> list[Any]:
+    """Return the captions in fields of one each; a blank one is none."""
+    return [row[name] for name in fields if row[name] is not None and str(row[name]).strip()]
 
 
 def _candidate_in(names: tuple[str, ...]) -> str:
@@ -104,12 +113,14 @@ def _candidate_in(names: tuple[str, ...]) -> str:
 class _Fields(NamedTuple):
     """What the fields of a row may hold: its image, its captions, files of its image and its group.
 
-    ``kind`` is the one of ``IMAGE_FIELDS`` that the field of the image is; "" for none.
+    ``kind`` is the one of ``IMAGE_FIELDS`` that the field of the image is, ``captions`` the one of
+    ``CAPTION_FIELDS``; "" for none. Where references stand in ``singles`` instead, those hold one each.
     """
 
     kind: str
     image: str | None
     captions: str
+    singles: tuple[str, ...]
     files: tuple[str, ...]
     group: str | None
 
@@ -122,24 +133,30 @@ def _fields(names: tuple[str, ...]) -> _Fields:
     """
     own = {plain_name(name): name for name in names} | {name: name for name in names}
     kind = next((name for name in IMAGE_FIELDS if name in own), "")
+    plain = {name: plain_name(name) for name in names}
+    singles = [] if any(name in own for name in _LISTS) else single_references(plain)
+    if all(plain[name] in CAPTION_FIELDS for name in singles):  # none has a number
+        singles = []
     return _Fields(
         kind,
         own[kind] if kind else None,
         next((own[name] for name in CAPTION_FIELDS if name in own), ""),
+        tuple(singles),
         tuple(own[name] for name in _FILE_FIELDS if name in own),
         own.get("group"),
     )
 
 
 def caption_field(names: tuple[str, ...]) -> str | None:
-    """Return which of a row's fields may hold its captions."""
-    return _fields(names).captions or None
+    """Return which of a row's fields may hold its captions, or the first of them."""
+    found = _fields(names)
+    return found.captions or next(iter(found.singles), None)
 
 
 def fields_read(names: tuple[str, ...]) -> list[str]:
     """Return the fields of a row that say something of its captions or its image."""
     found = _fields(names)
-    read = {found.image, found.captions, found.group, *found.files}
+    read = {found.image, found.captions, found.group, *found.singles, *found.files}
     return [name for name in names if name in read]
 
 

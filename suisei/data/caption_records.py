@@ -9,6 +9,7 @@ from typing import Any
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_objects import (
+    CAPTION_FIELDS,
     Record,
     captions_in,
     has_image_id,
@@ -22,7 +23,7 @@ from suisei.data.caption_objects import (
 )
 from suisei.data.caption_tables import NumberedRow, table_rows, token_rows
 from suisei.data.caption_texts import is_json, is_json_lines, is_table, read_text, text_lines
-from suisei.data.column_names import field_called
+from suisei.data.column_names import field_called, plain_name
 from suisei.data.documents import RESULT_FIELDS, parse_json
 from suisei.data.json_files import frame_problem, invalid_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
@@ -188,7 +189,10 @@ def _are_captions_alone(rows: Sequence[Any]) -> bool:
 
 def _holds_captions(names: Sequence[str]) -> bool:
     row = dict.fromkeys(names)
-    return any(captions_in(row, results=results)[1] for results in (False, True))
+    if captions_in(row, results=True)[1]:
+        return True
+    column = captions_in(row, results=False)[1]  # one alone that has a number may as well be an image
+    return column != "" and (len(names) > 1 or plain_name(column) in CAPTION_FIELDS)
 
 
 def _names_no_image(names: Sequence[str]) -> bool:

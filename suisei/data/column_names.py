@@ -242,8 +242,7 @@ def _first_of(name: str, plain: Mapping[str, str], tiers: Sequence[Sequence[str]
 def _reference_columns(
     plain: Mapping[str, str], tiers: Sequence[Sequence[str]], *, comet: bool
 ) -> tuple[str, ...]:
-    single = [column for column, known in plain.items() if _SINGLE.fullmatch(known)]
-    single.sort(key=lambda column: _number(_SINGLE, plain[column]))
+    single = single_references(plain)
     source = [column for column, known in plain.items() if comet and known == "src"]
     lists = _first_of("references", plain, tiers[:2] if single else tiers)
     if lists and single:
@@ -252,6 +251,16 @@ def _reference_columns(
             f"which: --column references={lists[0]}"
         )
     return (*source, *(lists or single))
+
+
+def single_references(plain: Mapping[str, str]) -> list[str]:
+    """Return the columns that hold one reference each, in the order of their numbers.
+
+    Args:
+        plain: {column: its name as names are compared}.
+    """
+    single = [column for column, known in plain.items() if _SINGLE.fullmatch(known)]
+    return sorted(single, key=lambda column: _number(_SINGLE, plain[column]))
 
 
 def _rating_columns(plain: Mapping[str, str], tiers: Sequence[Sequence[str]]) -> tuple[str, ...]:

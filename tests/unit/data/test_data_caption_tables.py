@@ -15,6 +15,9 @@ TABLES = {
     "refs.csv": 'image,caption\n1.jpg,"a child, climbing"\n1.jpg,a girl\n2.jpg,two dogs\n',
     "refs.tsv": "image_id\treference\tx\n1.jpg\ta child, climbing\t\n1.jpg\ta girl\t\n2.jpg\ttwo dogs\t1\n",
     "semicolons.csv": "\ufefffile_name;ref\r\n1.jpg;a child, climbing\r\n1.jpg;a girl\r\n2.jpg;two dogs\r\n",
+    "one_each.csv": 'image_id,ref,Reference 10,ref_2\n1.jpg,,a girl,"a child, climbing"\n2.jpg,two dogs, ,\n',
+    "one_each.jsonl": '{"image": "1.jpg", "reference_2": "a girl", "reference_1": "a child, climbing"}\n'
+    '{"image": "2.jpg", "reference_1": "two dogs", "reference_2": null, "text": "not read"}\n',
     "token.txt": TOKENS,
     "Flickr8k.token": "\ufeff" + TOKENS.replace("\n", "\r\n"),
 }
@@ -49,6 +52,15 @@ def test_rows_and_systems_are_joined_with_them(save, name):
     assert any("taken for a" in note and "2 images; " in note for note in notes), notes
     systems = load_systems([str(rows), f"same={rows}"], references=[str(path)])
     assert {sample.references for sample in systems.samples["rows"]} == set(IMAGES.values())
+
+
+def test_references_one_each_are_of_their_image_in_order_without_one(save):
+    rows = '{"1.jpg": {"ref2": "a girl", "ref1": "a child, climbing"}, "2.jpg": {"ref1": "two dogs"}}'
+    assert read_references([save("refs.json", rows)]).captions == IMAGES
+    found = read_references([save("refs.csv", "reference_2,reference_1\ntwo,one\n,a\n")])
+    assert (found.captions, found.by_line) == ({"1": ("one", "two"), "2": ("a",)}, True)
+    with pytest.raises(DataError, match=r"refs\.csv, row 1: image '1' has an empty list of captions"):
+        read_references([save("refs.csv", 'id,reference_2,reference_1\n1,,""\n')])
 
 
 def test_parquet_may_hold_a_list_of_references_a_row(tmp_path):
