@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     idle = {"0.000": "second", "1.000": "first"}.get(f"{weighing.share:.3f}")
     if idle:
         lines.append(f"so the {idle} decides nothing of captions in {' and '.join(options.languages)}")
+    if "image" in second.reads:
+        lines.append("the second looks at images by itself; beside the first it is shown none, as here")
     if shared:
         read = "encoder, idf table and extra inputs"
         lines.append(f"the second reads with the first's {read}: its network alone is stored")

@@ -239,6 +239,10 @@ def address_error(column: str, address: str, what: str = "image") -> DataError:
         address: the address.
         what: it names, an image or a video.
     """
+    if address[:5].lower() == "data:":
+        return DataError(
+            f"{column} holds the {what} itself ({address[:30]}...); save it to a file and name that"
+        )
     fetched = "; suisei score and suisei evaluate fetch them with --web-images" if what == "image" else ""
     return DataError(
         f"{column} {address[:200]!r} is an address, and nothing is fetched; download the {what}s into a "

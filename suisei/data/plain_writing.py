@@ -24,8 +24,8 @@ _MARKS = {
     "*": "*",
 }
 """Marks, and those that close them; '' closes `` as in the Penn Treebank. Asterisks are of Markdown."""
-_ITEM = re.compile(r"\A\s*(?:[-*\u2022]|[0-9]{0,2}[.)])\s+(?=\S)")
-"""What stands before an item of a list."""
+_ITEM = re.compile(r"\A\s*(?:(?:[-*\u2022]|[0-9]{0,2}[.)])\s+|[\u30fb\uff65]\s*)(?=\S)")
+"""What stands before an item of a list; behind a Japanese dot there need be no space."""
 _NESTED = 3
 """So many around each other are taken away."""
 _STOPS = ".．。｡"

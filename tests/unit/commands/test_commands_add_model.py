@@ -282,3 +282,12 @@ def test_what_the_second_learned_from_is_said_and_goes_into_the_card(run, models
         other.write_text(line, encoding="utf-8")
         assert run(name, "--languages", "en", "--learned", str(other), second=second) == 0
         assert (said in " ".join(capsys.readouterr().out.split())) == warned
+
+
+def test_a_second_that_looks_at_images_is_said_to_be_shown_none(run, build_regressor, tmp_path, capsys):
+    save_model(tmp_path / "seeing", build_regressor(2), card=CARD)
+    assert run("both", second=tmp_path / "seeing") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the second looks at images by itself; beside the first it is shown none, as here" in said
+    assert run("blind") == 0
+    assert "looks at images" not in capsys.readouterr().out

@@ -117,7 +117,10 @@ def test_an_address_is_refused_and_nothing_is_asked(places, address, monkeypatch
     monkeypatch.setattr("socket.getaddrinfo", None)
     for anywhere in (False, True):
         error = str(rows_of(places / "data", address, allowed=Allowed(anywhere=anywhere)).error)
-        assert "is an address, and nothing is fetched; download the images into a folder" in error
+        expected = "is an address, and nothing is fetched; download the images into a folder"
+        if address.startswith("data:"):
+            expected = "image holds the image itself (data:image/png;base64,iVBORw0K...); save it to a file"
+        assert expected in error
     assert not is_address("C:/pictures/a.png")
     assert not is_address("a, b: c.png")
 
