@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from suisei.data.plain_numbers import with_digits
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, is_blank, language_of
+from suisei.data.spoken import language_beside
 
 _MARKS = {
     '"': '"',
@@ -15,6 +16,7 @@ _MARKS = {
     "``": "''",
     "\u2018": "\u2019",
     "\u201c": "\u201d",
+    "\u201d": "\u201d",
     "\u201e": "\u201c",
     "\u00ab": "\u00bb",
     "\u300c": "\u300d",
@@ -55,8 +57,8 @@ def plainly_written(sample: CaptionSample, ways: Collection[str]) -> CaptionSamp
         sample: the sample.
         ways: any of :data:`WAYS`; their order does not matter.
     """
-    candidate = _plain(sample.candidate, ways, sample.language)
-    references = tuple(_plain(text, ways) for text in sample.references)
+    candidate = _plain(sample.candidate, ways, language_of(sample))
+    references = tuple(_plain(text, ways, language_beside(sample, text)) for text in sample.references)
     if (candidate, references) == (sample.candidate, tuple(sample.references)):
         return sample
     return replace(sample, candidate=candidate, references=references)
@@ -76,12 +78,13 @@ def quoted_note(count: int) -> str:
     )
 
 
-def _plain(text: str, ways: Collection[str], language: str | None = None) -> str:
-    language = language or detect_language(text)
+def _plain(text: str, ways: Collection[str], language: str) -> str:
+    """Return a caption in the ways that are named; as it is where nothing that can be seen would be left."""
+    plain = text
     for way, write in WAYS.items():
         if way in ways:
-            text = write(text, language)
-    return text
+            plain = write(plain, language)
+    return text if is_blank(plain) else plain
 
 
 def _of_half_width(text: str, language: str) -> str:

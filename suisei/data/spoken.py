@@ -25,7 +25,7 @@ def with_own_references(samples: Sequence[CaptionSample]) -> tuple[list[CaptionS
 
     The latter keep all that they have; one without any reference is not among them, nor one whose candidate
     has no letter to tell its language by. The language of a candidate is the sample's, that of a reference
-    what its characters show.
+    :func:`language_beside`.
     """
     found = [_own_alone(sample) for sample in samples]
     return [sample for sample, _ in found], [across for _, across in found]
@@ -85,7 +85,17 @@ def _own_alone(sample: CaptionSample) -> tuple[CaptionSample, bool]:
 
 def references_in(sample: CaptionSample, language: str) -> tuple[str, ...]:
     """Return the references of a sample that are in a language, "ja" or "en"."""
-    return tuple(text for text in sample.references if detect_language(text) == language)
+    return tuple(text for text in sample.references if language_beside(sample, text) == language)
+
+
+def language_beside(sample: CaptionSample, reference: str) -> str:
+    """Return the language of a reference: what its characters show, "ja" or "en".
+
+    Where those of the candidate show another language than is stated, as of "STOP" in Japanese, a reference
+    in such characters is in the stated one too.
+    """
+    shown = detect_language(reference)
+    return language_of(sample) if detect_language(sample.candidate) == shown else shown
 
 
 def beside_references_in(samples: Sequence[CaptionSample], language: str) -> dict[int, CaptionSample]:

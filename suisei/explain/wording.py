@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from suisei.explain.explanation import Explanation, InputEffect, SecondEffect
+from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect, SecondEffect
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +17,7 @@ MOST_INPUTS = 12
 _BAR = 16
 """Cells of the longest bar."""
 _ZERO = 1e-6
-"""Nearer to 0 than this, a number that a model reads is 0: BLEU is never quite."""
+"""Nearer to 0 than this, a number that a model reads is 0, and an effect none: BLEU is never quite 0."""
 
 TYPICAL_NOTE = (
     "moved: the score, less what it would be with this number at its typical value and all else as it is; "
@@ -52,8 +52,7 @@ def sentences(explanation: Explanation) -> list[str]:
     if explanation.second is not None:
         said.append(_second_sentence(explanation.second))
     if len(explanation.references) > 1:
-        near = explanation.references[0]
-        said.append(f"The nearest reference is “{near.text}”{_alone(near.alone)}.")
+        said.append(_nearest_sentence(explanation.references))
     return said + list(_word_sentences(explanation)) + list(_input_sentences(explanation))
 
 
@@ -62,6 +61,13 @@ def _part_sentence(what: str, moved: float, without: float) -> str:
         return f"The {what} hardly change{'s' * (what == 'image')} it."
     verb = ("raises" if moved > 0 else "lowers") if what == "image" else ("raise" if moved > 0 else "lower")
     return f"The {what} {verb} it by {abs(moved):.3f}, from {without:.3f} without."
+
+
+def _nearest_sentence(references: Sequence[ReferenceEffect]) -> str:
+    """Return which reference is the nearest of those that are read; one unread moves nothing."""
+    near = next((one for one in references if one.moved is None or abs(one.moved) > _ZERO), references[0])
+    which = "" if near is references[0] else " of those that move the score"
+    return f"The nearest reference{which} is “{near.text}”{_alone(near.alone)}."
 
 
 def _second_sentence(effect: SecondEffect) -> str:

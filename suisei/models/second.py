@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, detect_language, language_of
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
+from suisei.data.spoken import language_beside
 from suisei.encoders.rules import check_folder
 from suisei.errors import ModelError
 from suisei.ranges import SHARE, SWITCH, Rule, Several, Word
@@ -68,7 +69,7 @@ class Weighing:
         ]
 
     def _reads(self, sample: CaptionSample) -> bool:
-        spoken = {language_of(sample), *map(detect_language, sample.references)}
+        spoken = {language_of(sample), *(language_beside(sample, text) for text in sample.references)}
         return spoken.issubset(self.languages)
 
     def combined(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -9,9 +9,9 @@ from suisei.data.sample import CaptionSample
 
 def read(written, *ways, language=None):
     """How a caption is read as a candidate, and as a reference."""
-    sample = CaptionSample(written, (written, "a red ball ."), id="1", language=language)
+    sample = CaptionSample(written, (written, "a red ball -"), id="1", language=language)
     found = plainly_written(sample, ways)
-    assert found.references[1] == "a red ball ."
+    assert found.references[1] == "a red ball -"
     assert found.id == "1"
     assert (found is sample) == ({found.candidate, found.references[0]} == {sample.candidate})
     return found.candidate, found.references[0]
@@ -29,6 +29,7 @@ def read(written, *ways, language=None):
         ("``A dog''", "A dog"),
         ("\u201eA dog\u201c", "A dog"),
         ("\u00abA dog\u00bb", "A dog"),
+        ("\u201dA dog\u201d", "A dog"),
         ("\u201c'A dog.'\u201d", "A dog."),
         ("A man \u2019s dog", "A man 's dog"),
         ("**A dog runs.**", "A dog runs."),
@@ -171,8 +172,27 @@ def test_what_one_way_leaves_the_next_reads_whatever_their_order():
 
 
 def test_the_language_of_a_sample_says_how_its_candidate_is_read():
-    assert read("ABC。", "running-text", language="ja") == ("ABC", "ABC。")
-    assert read("犬 二匹。", *WAYS, language="en") == ("犬 二匹。", "犬2匹")
+    assert read("ABC。", "running-text", language="ja") == ("ABC", "ABC")
+    assert read("犬 二匹。", *WAYS, language="en") == ("犬 二匹。", "犬 二匹。")
+    sample = CaptionSample("犬 二匹。", ("two dogs .", "犬 二匹。"), language="ja")
+    assert plainly_written(sample, WAYS).references == ("two dogs .", "犬2匹")
+
+
+def test_references_are_read_in_the_language_that_their_candidate_is_said_to_be_in():
+    sample = CaptionSample("iPhone 3.", ("iPhone 3.", "犬 が 走る"), language="ja")
+    found = plainly_written(sample, WAYS)
+    assert (found.candidate, found.references) == ("iPhone 3", ("iPhone 3", "犬が走る"))
+
+
+@pytest.mark.parametrize(
+    "text", ['"\u2800"', "- \u3164", '"\u200d\u2800"', "\u30fb\u2800", '""', "\u300c\u300d", "."]
+)
+def test_what_would_leave_nothing_to_be_seen_is_read_as_it_is_written(text):
+    for language in ("ja", "en"):
+        sample = CaptionSample(text, (text, "a dog"), language=language)
+        found = plainly_written(sample, WAYS)
+        assert found.candidate == sample.candidate
+        assert found.references == (sample.references[0], "a dog")
 
 
 def test_every_counter_is_known_after_a_number():

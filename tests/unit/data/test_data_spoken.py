@@ -24,6 +24,11 @@ from suisei.data.spoken import (
         (CaptionSample("ABC", ("犬",), language="ja"), ("犬",), False),
         (CaptionSample("ABC", ("犬",)), ("犬",), True),
         (CaptionSample("123。", ("犬", "a dog")), ("犬", "a dog"), False),
+        (CaptionSample("STOP", ("STOP", "止まれの標識"), language="ja"), ("STOP", "止まれの標識"), False),
+        (CaptionSample("2", ("two",), language="ja"), ("two",), False),
+        (CaptionSample("犬", ("a dog", "犬"), language="en"), ("a dog", "犬"), False),
+        (CaptionSample("STOP", ("STOP", "止まれの標識")), ("STOP",), False),
+        (CaptionSample("犬", ("STOP", "犬の絵"), language="ja"), ("犬の絵",), False),
     ],
 )
 def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kept, across):

@@ -86,6 +86,16 @@ def test_each_reference_alone_and_left_out_the_nearest_first(metric, sample, exp
     assert len(set(cosines)) == 3
 
 
+def test_a_reference_that_is_not_read_is_not_called_the_nearest(explanation):
+    first, second, third = explanation.references
+    unread = replace(explanation, references=(replace(first, moved=0.0), second, third))
+    assert f"The nearest reference is “{first.text}”" in " ".join(sentences(explanation))
+    said = " ".join(sentences(unread))
+    assert f"The nearest reference of those that move the score is “{second.text}”" in said
+    none = replace(explanation, references=tuple(replace(one, moved=0.0) for one in explanation.references))
+    assert f"The nearest reference is “{first.text}”" in " ".join(sentences(none))
+
+
 def test_each_word_left_out(metric, sample, explanation):
     left = ["black dogs run, fast", "two dogs run, fast", "two black run, fast"]
     left += ["two black dogs, fast", "two black dogs run,"]
