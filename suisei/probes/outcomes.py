@@ -27,6 +27,8 @@ NO_CAPTION = "no caption to which it applies"
 NO_SCORE = "no caption to which it applies has a score"
 """Why nothing is known of a change."""
 _BINS = 40
+_IMAGES = 5
+"""A drop of captions of fewer is no share of another image's."""
 
 
 Refused = dict[tuple[str, str], str]
@@ -99,9 +101,10 @@ class ChangeOutcome:
         lower: share of the N that score lower; a tie is not lower.
         higher: share of the N that score higher.
         drop: mean of before minus after, in the metric's units.
-        relative: the drop as a share of the mean drop to another image's caption, or why there is no share;
-            None where that drop is unknown.
+        relative: the drop as a share of the mean drop of the same captions to another image's caption, or why
+            there is no share; None where that drop is unknown.
         examples: {"typical": the median drop, "missed": the one furthest from what is expected}.
+        places: which of all originals they are, int64 [N].
     """
 
     metric: str
@@ -115,6 +118,7 @@ class ChangeOutcome:
     drop: Cell
     relative: Cell | None = None
     examples: Mapping[str, Example] = field(default_factory=dict)
+    places: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def distribution(self) -> dict[str, Any]:
         """Return quantiles and a histogram of the drops, as JSON values."""
@@ -201,8 +205,9 @@ class _Scope:
         lower, higher, drop = (self._mean(values.astype(np.float64), groups, reason) for values in cells)
         examples = _examples(change, pairs, old, new)
         return ChangeOutcome(
-            self.metric, self.language, change, old, new, groups, lower, higher, drop, examples=examples
-        )
+            self.metric, self.language, change, old, new, groups, lower, higher, drop,
+            examples=examples, places=places,
+        )  # fmt: skip
 
     def _mean(self, values: np.ndarray, groups: np.ndarray, reason: str) -> Cell:
         if not len(values):
@@ -212,32 +217,39 @@ class _Scope:
     def related(self, outcomes: Sequence[ChangeOutcome]) -> list[ChangeOutcome]:
         """Return the outcomes with their drops as shares of that to another image's caption."""
         other = next((o for o in outcomes if o.change == OTHER_IMAGE), None)
-        whole = other.drop.value if other else None
-        if other is None or whole is None:
+        if other is None or other.drop.value is None:
             return list(outcomes)
-        chance = _by_chance(other)
-        found = []
-        for outcome in outcomes:
-            drop = outcome.drop.value
-            if drop is not None:
-                share = Cell(None, reason=chance) if chance else Cell(drop / whole)
-                outcome = replace(outcome, relative=share)
-            found.append(outcome)
-        return found
+        return [
+            outcome if outcome.drop.value is None else replace(outcome, relative=self._share(outcome, other))
+            for outcome in outcomes
+        ]
+
+    def _share(self, outcome: ChangeOutcome, other: ChangeOutcome) -> Cell:
+        """Return a drop as a share of what another image's caption costs the same captions, not all of them.
+
+        Those that leave room for a change may score higher than others, and lose more.
+        """
+        _, own, others = np.intersect1d(outcome.places, other.places, return_indices=True)
+        drops, groups = (other.before - other.after)[others], other.groups[others]
+        if len(np.unique(groups)) < _IMAGES:
+            return Cell(None, reason=f"no share: of fewer than {_IMAGES} images")
+        whole = self._mean(drops, groups, NO_SCORE)
+        if chance := _by_chance(whole, drops, groups):
+            return Cell(None, reason=chance)
+        return Cell(float((outcome.before - outcome.after)[own].mean()) / float(drops.mean()))
 
 
-def _by_chance(outcome: ChangeOutcome) -> str:
+def _by_chance(whole: Cell, drops: np.ndarray, groups: np.ndarray) -> str:
     """Return why a mean drop is none to take shares of: its interval, or two standard errors, reach 0."""
-    if outcome.drop.low is None:
-        drops = outcome.before - outcome.after
-        _, group = np.unique(outcome.groups, return_inverse=True)
+    if whole.low is None:
+        _, group = np.unique(groups, return_inverse=True)
         error = np.sqrt((np.bincount(group, weights=drops - drops.mean()) ** 2).sum()) / len(drops)
         least = float(drops.mean() - 2 * error)
     else:
-        least = outcome.drop.low
+        least = whole.low
     if least > TIE:
         return ""
-    return f"no share: the drop to another image's caption, {outcome.drop.text()}, may be chance"
+    return f"no share: the drop to another image's caption, {whole.text()}, may be chance"
 
 
 def _examples(

@@ -64,7 +64,7 @@ def change_notes(n_originals: int, n_resamples: int, seed: int) -> list[str]:
     drawn = f"; intervals: bootstrap over images, {n_resamples} resamples, seed {seed}" if n_resamples else ""
     return [
         "scores lower: share of captions whose changed version scores lower; a tie is not lower",
-        "of another image's: the mean drop as a share of the drop to another image's caption",
+        "of another image's: the mean drop as a share of that of the same captions to another image's",
         f"{counted(n_originals, 'original')}{drawn}",
     ]
 

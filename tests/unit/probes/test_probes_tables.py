@@ -312,6 +312,28 @@ def test_a_drop_is_related_to_that_of_another_images_caption():
 
 
 @pytest.mark.parametrize("n_resamples", [0, 200])
+def test_a_share_is_of_what_another_images_caption_costs_the_same_captions(n_resamples):
+    """Captions with a number score higher, and so have more to lose than others."""
+    good = [
+        CaptionSample(f"{'two' if n < 6 else 'some'} dogs run{'!' * n}", ("a",), group=f"g{n}", language="en")
+        for n in range(30)
+    ]
+    own = {(sample.group, sample.candidate) for sample in good}
+
+    def score(samples):
+        full = [0.9 if int(sample.group[1:]) < 6 else 0.3 for sample in samples]
+        return np.array(full) * [(sample.group, sample.candidate) in own for sample in samples]
+
+    names = ["digits", "other-image"]
+    digits, other = change_outcomes([Scored("m", score)], good, names, n_resamples=n_resamples)
+    assert (len(digits.before), other.drop.value) == (6, pytest.approx(0.42))
+    assert digits.relative.value == pytest.approx(1)  # not .9 / .42
+    assert other.relative.value == 1
+    few, _ = change_outcomes([Scored("m", score)], good[2:], names, n_resamples=n_resamples)
+    assert few.relative.reason == "no share: of fewer than 5 images"
+
+
+@pytest.mark.parametrize("n_resamples", [0, 200])
 def test_no_share_is_taken_of_a_drop_that_may_be_chance(n_resamples):
     """The originals score 0 and all else by chance, a little lower; what is of another image or much."""
     good = [
