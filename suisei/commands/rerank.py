@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metric = make_metric(plan)
         how = {"batch_size": options.batch_size, "progress": True, "keep": keeper(options)}
         found = rerank(metric, samples, by=options.by, **how)
-    _write(Path(options.output), found.choices)
+    _write(Path(options.output), found)
     return _tell(console, found, f"{metric.signature}{found.fitted}", options)
 
 
@@ -154,13 +154,19 @@ def _named(choices: Sequence[Choice]) -> list[CaptionSample]:
 
     Those of an image of which two were chosen, one in each language, keep their own.
     """
-    names = [_common_name(choice) for choice in choices]
+    names = _common_names(choices)
     counts = Counter(names)
-    numbered = any(name and choice.captions > 1 for name, choice in zip(names, choices, strict=True))
     return [
-        replace(choice.sample, id=name) if name and numbered and counts[name] == 1 else choice.sample
+        replace(choice.sample, id=name) if name and counts[name] == 1 else choice.sample
         for name, choice in zip(names, choices, strict=True)
     ]
+
+
+def _common_names(choices: Sequence[Choice]) -> list[str | None]:
+    """Return NAME of each choice; None where ids are others, or none numbers the captions of an image."""
+    names = [_common_name(choice) for choice in choices]
+    numbered = any(name and choice.captions > 1 for name, choice in zip(names, choices, strict=True))
+    return names if numbered else [None] * len(names)
 
 
 def _common_name(choice: Choice) -> str | None:
@@ -168,26 +174,31 @@ def _common_name(choice: Choice) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _write(output: Path, choices: Sequence[Choice]) -> None:
+def _image_names(found: Reranked) -> list[str]:
+    """Return what the image of each choice is called: its group, unless one group holds several images."""
+    groups = [choice.sample.group for choice in found.choices]
+    if all(groups) and len(set(groups)) == found.images:
+        return [str(group) for group in groups]
+    return [
+        name or choice.sample.id or choice.sample.group or str(number)
+        for number, (name, choice) in enumerate(
+            zip(_common_names(found.choices), found.choices, strict=True), 1
+        )
+    ]
+
+
+def _write(output: Path, found: Reranked) -> None:
     if not is_json(output):
         from suisei.data.writers import write_samples
 
-        write_samples(output, _named(choices))
+        write_samples(output, _named(found.choices))
         return
     from suisei.captioning.caption_rows import coco_results
     from suisei.data.writers import replacing
 
     rows = [
-        {
-            "id": sample.group
-            or _common_name(choice)
-            or sample.id
-            or str(number),  # the image's, if it has one
-            "image": str(sample.image or ""),
-            "candidate": sample.candidate,
-        }
-        for number, choice in enumerate(choices, 1)
-        for sample in [choice.sample]
+        {"id": name, "image": str(choice.sample.image or ""), "candidate": choice.sample.candidate}
+        for name, choice in zip(_image_names(found), found.choices, strict=True)
     ]
     with replacing(output) as temporary:
         temporary.write_text(

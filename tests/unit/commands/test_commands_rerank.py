@@ -95,6 +95,13 @@ def test_results_of_coco_are_of_the_images_whose_captions_have_ids_of_their_own(
     assert [row["id"] for row in read_rows(tmp_path / "best.jsonl")] == ["cap-1", "cap-3"]
 
 
+def test_a_group_of_several_images_is_no_image_of_coco(rows, tmp_path):
+    grouped = write_rows(tmp_path / "grouped.jsonl", [{**row, "group": "a scene"} for row in ROWS])
+    run(grouped, tmp_path / "best.json", "--metrics", "chrf")
+    results = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [7, 8, 9]
+
+
 def test_an_image_with_captions_in_both_languages_is_said_and_keeps_ids_apart(tmp_path, capsys):
     name = "COCO_val2014_000000000001.png"
     for image in (name, "COCO_val2014_000000000002.png"):
