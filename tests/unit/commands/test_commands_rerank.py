@@ -100,6 +100,12 @@ def test_a_group_of_several_images_is_no_image_of_coco(rows, tmp_path):
     run(grouped, tmp_path / "best.json", "--metrics", "chrf")
     results = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
     assert [row["image_id"] for row in results] == [7, 8, 9]
+    some = [
+        {**row, "group": row["image"]} if "7" in row["image"] or "9" in row["image"] else row for row in ROWS
+    ]
+    run(write_rows(grouped, some), tmp_path / "best.json", "--metrics", "chrf")
+    results = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [7, 8, 9]
 
 
 def test_an_image_with_captions_in_both_languages_is_said_and_keeps_ids_apart(tmp_path, capsys):

@@ -57,6 +57,8 @@ def test_rows_and_systems_are_joined_with_them(save, name):
 def test_references_one_each_are_of_their_image_in_order_without_one(save):
     rows = '{"1.jpg": {"ref2": "a girl", "ref1": "a child, climbing"}, "2.jpg": {"ref1": "two dogs"}}'
     assert read_references([save("refs.json", rows)]).captions == IMAGES
+    first = '{"7": {"caption": "a dog", "reference_1": "x", "reference_2": "y"}}'
+    assert read_references([save("refs.json", first)]).captions == {"7": ("a dog",)}
     found = read_references([save("refs.csv", "reference_2,reference_1\ntwo,one\n,a\n")])
     assert (found.captions, found.by_line) == ({"1": ("one", "two"), "2": ("a",)}, True)
     with pytest.raises(DataError, match=r"refs\.csv, row 1: image '1' has an empty list of captions"):
@@ -66,6 +68,10 @@ def test_references_one_each_are_of_their_image_in_order_without_one(save):
 def test_parquet_may_hold_a_list_of_references_a_row(tmp_path):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = {"image": list(IMAGES), "captions": list(map(list, IMAGES.values())), "width": [1, 2]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "refs.parquet")
+    assert read_references([tmp_path / "refs.parquet"]).captions == IMAGES
+    first, second = zip(*(map(str, (*own, "")[:2]) for own in IMAGES.values()), strict=True)
+    table = {"image": list(IMAGES), "reference_2": second, "width": [1, 2], "reference_1": first}
     parquet.write_table(pyarrow.table(table), tmp_path / "refs.parquet")
     assert read_references([tmp_path / "refs.parquet"]).captions == IMAGES
 

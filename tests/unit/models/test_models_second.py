@@ -287,3 +287,10 @@ def test_scores_of_0_and_1_are_weighed_and_a_missing_second_changes_nothing():
     second = np.array([0.0, 0.0, 1.0, np.nan, 0.4])
     found = Weighing(("en",), 0.5).combined(first, second)
     np.testing.assert_allclose(found, [0.5, 1e-6, 1 - 1e-6, 0.4, np.nan], rtol=1e-9)
+
+
+def test_references_in_the_letters_of_a_candidate_are_of_its_stated_language():
+    japanese = CaptionSample("STOP", ("STOP", "止まれの標識"), language="ja")
+    unsaid = CaptionSample("STOP", ("STOP", "止まれの標識"))
+    assert Weighing(("ja",), 0.3).asked([japanese, unsaid]) == [0]
+    assert Weighing(("en",), 0.3).asked([japanese, unsaid]) == []

@@ -329,6 +329,17 @@ def test_a_share_is_of_what_another_images_caption_costs_the_same_captions(n_res
     assert (len(digits.before), other.drop.value) == (6, pytest.approx(0.42))
     assert digits.relative.value == pytest.approx(1)  # not .9 / .42
     assert other.relative.value == 1
+
+    def refuse(samples):  # one of those with a number beside another image's caption, where it falls by half
+        scores, last = score(samples), samples[0].group
+        halved = [(s.group, s.candidate) not in own and s.candidate.startswith("2") for s in samples]
+        scores[[n for n, half in enumerate(halved) if half and samples[n].group == last]] = 0.45
+        scores[[n for n, s in enumerate(samples) if n >= 36 and s.group == last]] = np.nan
+        return scores
+
+    one, _ = change_outcomes([Scored("m", refuse)], good, names, n_resamples=n_resamples)
+    assert (len(one.before), one.drop.value) == (6, pytest.approx((5 * 0.9 + 0.45) / 6))
+    assert one.relative.value == pytest.approx(1)  # of the five others
     few, _ = change_outcomes([Scored("m", score)], good[2:], names, n_resamples=n_resamples)
     assert few.relative.reason == "no share: of fewer than 5 images"
 
