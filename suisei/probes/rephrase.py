@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from suisei.data.plain_numbers import COUNTERS
 from suisei.probes.falsify import Rule, Task, counts_ja
 from suisei.probes.lexicon import (
     ALIKE,
@@ -43,6 +42,11 @@ _POLITE = (
 
 _QUANTITIES = ("たくさん", "沢山", "多数", "それぞれ", "一人", "二人")
 """Words that count what stands before them as well as after."""
+_OF_PLACES = (
+    *("just", "right", "directly", "almost", "nearly", "immediately", "halfway", "straight"),
+    *("partly", "partially", "even", "only"),
+)
+"""Adverbs that are part of the place that follows: just outside a city."""
 _OWN_VERBS = ("います", "あります", "します")
 """Polite verbs that others end like: 使います, 話します."""
 _BEFORE_VERBS = tuple("てでがはもをにと、")
@@ -228,6 +232,7 @@ def _belongs(caption: Segmented, lowered: Sequence[str], start: int) -> bool:
     """Return whether a last English phrase is part of what stands before it, as in "covered in graffiti"."""
     before = lowered[start - 1]
     bound = before.endswith(("ed", "ing", "en")) or before.startswith("look") or before in AUXILIARIES
+    bound = bound or before in _OF_PLACES
     clauses = any(word in CLAUSE_WORDS for word in lowered[:start])
     thrown = any(word.startswith(_AT_SOMETHING) for word in lowered[:start])
     return bound or clauses or thrown or (caption.words[start - 1].verb and lowered[start] == "at")
@@ -287,7 +292,9 @@ def _place_first_ja(task: Task) -> str | None:
     stop = next((n for n in range(place + 1, len(words)) if words[n] in ("で", "に", "を")), None)
     if stop is None or stop == len(words) - 1 or any(w.verb for w in caption.words[place + 1 : stop + 1]):
         return None
-    if "て" in words[place:stop]:  # 毛が黒くて首輪をした: another clause
+    if (
+        "て" in words[place:stop] or "が" in words[stop:]
+    ):  # 毛が黒くて首輪をした, 毛が長い犬を男性が: other clauses
         return None
     bound = words[stop] == "に" and words[stop + 1].startswith(BOUND_AFTER_NI)  # 束になって
     if bound or _counts_the_subject(words, place + 1, stop):
@@ -300,16 +307,14 @@ def _place_first_ja(task: Task) -> str | None:
 
 
 def _counts_the_subject(words: Sequence[str], start: int, stop: int) -> bool:
-    """Return whether a quantity before another noun is of the subject: ロバが3頭草を食べている."""
+    """Return whether a quantity before another noun is of the subject: ロバが3頭草を食べている.
+
+    MeCab may take the counter and the noun for one word (台作業), so that の alone tells whose number it is.
+    """
     said = words[start]
-    counted = said.isdigit() or said in COUNTS_JA or said == "数"
-    if counted and words[start + 1] in COUNTERS:
-        after = start + 2
-    elif said in _QUANTITIES:
-        after = start + 1
-    else:
-        return False
-    return after < stop and words[after] != "の"
+    if said.isdigit() or said in COUNTS_JA or said == "数":
+        return "の" not in words[start + 1 : min(start + 3, stop)]
+    return said in _QUANTITIES and start + 1 < stop and words[start + 1] != "の"
 
 
 def _list_turned_ja(task: Task) -> str | None:

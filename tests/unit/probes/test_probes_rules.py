@@ -216,6 +216,13 @@ def test_politeness(caption, expected):
         ("羽が白くて青い帯をした鳩がいる", "order", "ja", set()),  # the feathers have no band
         ("赤い服を着た男性が公園で走る", "order", "ja", set()),  # the park would be where he dresses
         ("ロバが3頭草を食べている", "order", "ja", set()),  # three of them, not of grass
+        ("工事車両が3台作業をしている", "order", "ja", set()),
+        ("ドーナツが4種類箱に入っている", "order", "ja", set()),
+        ("ケーキが4こ箱に入っている", "order", "ja", set()),
+        ("男性が3匹の犬を連れている", "order", "ja", {"3匹の犬を男性が連れている"}),
+        ("毛が長い犬を男性が抱いている", "order", "ja", set()),  # long hair, not a long dog
+        ("A kid jumps off a mountain just outside a city .", "order", "en", set()),
+        ("The sun is almost behind the mountains .", "order", "en", set()),
         ("みかんがたくさん竹製のかごに並んでいる", "order", "ja", set()),
         ("羊が2匹の犬を見ている", "order", "ja", {"2匹の犬を羊が見ている"}),
         ("薪が束になって積んである", "order", "ja", set()),  # 束になる is one thing to do
