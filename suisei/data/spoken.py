@@ -91,11 +91,14 @@ def references_in(sample: CaptionSample, language: str) -> tuple[str, ...]:
 def language_beside(sample: CaptionSample, reference: str) -> str:
     """Return the language of a reference: what its characters show, "ja" or "en".
 
-    Where those of the candidate show another language than is stated, as of "STOP" in Japanese, a reference
-    in such characters is in the stated one too.
+    Of a sample whose language is stated, a reference that is the candidate itself (STOP, in Japanese) is in
+    that language, and so is one without a letter.
     """
     shown = detect_language(reference)
-    return language_of(sample) if detect_language(sample.candidate) == shown else shown
+    if sample.language is None or shown == sample.language:
+        return shown
+    same = reference.casefold() == sample.candidate.casefold()
+    return sample.language if same or not any(map(str.isalpha, reference)) else shown
 
 
 def beside_references_in(samples: Sequence[CaptionSample], language: str) -> dict[int, CaptionSample]:
