@@ -220,6 +220,9 @@ def test_politeness(caption, expected):
         ("ドーナツが4種類箱に入っている", "order", "ja", set()),
         ("ケーキが4こ箱に入っている", "order", "ja", set()),
         ("男性が3匹の犬を連れている", "order", "ja", {"3匹の犬を男性が連れている"}),
+        ("ロバが数頭草を食べている", "order", "ja", set()),
+        ("男性がたくさんの犬を連れている", "order", "ja", {"たくさんの犬を男性が連れている"}),
+        ("男性がたくさん犬を連れている", "order", "ja", set()),
         ("毛が長い犬を男性が抱いている", "order", "ja", set()),  # long hair, not a long dog
         ("A kid jumps off a mountain just outside a city .", "order", "en", set()),
         ("The sun is almost behind the mountains .", "order", "en", set()),
