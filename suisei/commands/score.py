@@ -124,13 +124,13 @@ def _run(
     from suisei.scoring.summary import RowCounts
 
     counts = RowCounts()
-    keeps = options.on_error == "skip" and not options.streams
-    failed = FailedRows(Path(options.output)) if keeps else None
+    failed = None if options.streams else FailedRows(Path(options.output))
+    kept = failed if options.on_error == "skip" else None  # others stop at the first, and an older file goes
     started = time.perf_counter()
     try:
         total = quick_count(options) if options.log_json or options.loudness != "quiet" else None
         with progress_bar("scoring", total, unit="rows") as advance:
-            for scored in score_windows(scorer, output, counts, failed, options, console):
+            for scored in score_windows(scorer, output, counts, kept, options, console):
                 advance(scored)
         content = content_of_run(scorer, counts, signatures, options, time.perf_counter() - started)
         problems = write_beside(failed, content, options)

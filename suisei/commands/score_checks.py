@@ -92,8 +92,7 @@ def _check_output(options: argparse.Namespace) -> None:
     elif not path.is_dir():
         output_format(path)
         outputs += [("--output's part file", part) for part in part_files(path)]
-        if options.on_error == "skip":
-            outputs += [("--output's failed rows", failed) for failed in failed_files(path)]
+        outputs += [("--output's failed rows", failed) for failed in failed_files(path)]
     models = [("--model", folder) for folder in options.model]
     check_outputs(outputs, given(vars(options), "input", "model", "references"), sealed=models)
 

@@ -80,10 +80,22 @@ def test_there_is_none_where_nothing_failed_or_nothing_may(tmp_path, start):
     assert sorted(path.name for path in tmp_path.glob("t.*")) == ["t.csv"]
 
 
+def test_a_run_that_accepts_no_bad_row_takes_away_the_file_of_an_earlier_one_once_it_is_whole(tmp_path, start):
+    assert start("s.csv", *SKIP) == 0
+    assert start("s.csv") == 2  # stops at the third row
+    assert len(failed(tmp_path)) == 3
+    (tmp_path / "s.csv.part").unlink()
+    rows = [{"candidate": "a dog", "references": ["a dog"]}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert start("s.csv") == 0
+    assert sorted(path.name for path in tmp_path.glob("s.*")) == ["s.csv"]
+
+
 @pytest.mark.parametrize("name", ["s.csv.failed.jsonl", "s.csv.failed.jsonl.part"])
-def test_it_does_not_take_the_place_of_an_input(tmp_path, start, capsys, name):
+@pytest.mark.parametrize("skip", [SKIP, ()])
+def test_it_does_not_take_the_place_of_an_input(tmp_path, start, capsys, name, skip):
     data, text = tmp_path / name, (tmp_path / "in.jsonl").read_text()
     data.write_text(text)
-    assert start("s.csv", *SKIP, "--input", data, "--format", "jsonl") == 2
+    assert start("s.csv", *skip, "--input", data, "--format", "jsonl") == 2
     assert "is the input" in capsys.readouterr().err
     assert data.read_text() == text
