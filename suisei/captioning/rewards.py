@@ -26,7 +26,7 @@ from suisei.errors import ConfigError, DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import EncoderMetric
-from suisei.scoring.columns import make_metric
+from suisei.scoring.columns import make_metric, named_failures
 from suisei.scoring.plan import plan_metrics, short_labels
 from suisei.training.processes import gather_rows, gather_texts, process_number, total, world_size
 
@@ -188,7 +188,8 @@ class CaptionReward:
         times = Counter(rows.get((image, text)) for image, own in enumerate(captions) for text in own)
         parts = {}
         for label, metric, lowest in zip(self.labels, self._metrics, self._lowest, strict=True):
-            scores, refused = metric.score_each(samples, batch_size=self._batch_size)
+            with named_failures(label):
+                scores, refused = metric.score_each(samples, batch_size=self._batch_size)
             for row, error in refused.items():
                 reason = f"{label}: {one_line(error, 200)}"
                 problems[reason] = problems.get(reason, 0) + times[row]

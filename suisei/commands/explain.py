@@ -58,13 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with shared_encoders():
         metrics = [_metric(plan, samples, bad, options) for plan in plans]
-        found = [
-            replace(own, signature=own.signature + fitted)
-            for sample in chosen
-            for metric, fitted in metrics
-            for own in (metric.explain(sample, batch_size=options.batch_size),)
-        ]
-    _conclude(found, options)
+        found, problems = _explained(metrics, chosen, options.batch_size)
+    if not found:
+        raise_first(problems)
+    _conclude(found, problems, options)
     return 0
 
 
@@ -204,13 +201,33 @@ def _metric(
     return metric, ""
 
 
-def _conclude(found: Sequence[Explanation], options: argparse.Namespace) -> None:
-    """Write the files, show the explanations, and then say what could not be written."""
+def _explained(
+    metrics: Sequence[tuple[Metric, str]], samples: Sequence[CaptionSample], batch_size: int
+) -> tuple[list[Explanation], list[DataError]]:
+    """Return the explanations, and why there is none where a metric cannot score a caption."""
+    from suisei.scoring.columns import named_failures
+
+    found, problems = [], []
+    for sample in samples:
+        for metric, fitted in metrics:
+            try:
+                with named_failures(metric.name):
+                    own = metric.explain(sample, batch_size=batch_size)
+                found.append(replace(own, signature=own.signature + fitted))
+            except DataError as error:
+                problems.append(error)
+    return found, problems
+
+
+def _conclude(
+    found: Sequence[Explanation], missing: Sequence[DataError], options: argparse.Namespace
+) -> None:
+    """Write the files, show the explanations, and then say what is missing or could not be written."""
     from suisei.explain.wording import terminal_parts
     from suisei.version import __version__
 
     content: dict[str, Any] = {"suisei": __version__, "explanations": [each.as_dict() for each in found]}
-    problems = write_texts([(options.json, json_text(content))])
+    problems = [*missing, *write_texts([(options.json, json_text(content))])]
     if options.plot:
         from suisei.explain.chart import plot_explanation
 

@@ -57,6 +57,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
     if is_json_lines(path):
         return _records_of_rows(list(json_lines(path, text)), "a JSON object a line", found, results=results)
     if not results and (tokens := token_rows(text_lines(text))):
+        _refuse_lone_return(path, text_lines(text))
         return _records_of_rows(tokens, "a caption with its image and number a line", found, results=results)
     lines = lines_of_captions(path, text, "captions" if results else "references")
     return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))
@@ -87,10 +88,14 @@ def lines_of_captions(path: Path | str, text: str, what: str) -> list[str]:
         found = [line for _, line in caption_lines(iter(enumerate(lines, 1)), what)]
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+    _refuse_lone_return(path, lines)
+    return found
+
+
+def _refuse_lone_return(path: Path | str, lines: Sequence[str]) -> None:
     lone = next((number for number, line in enumerate(lines, 1) if has_lone_return(line)), None)
     if lone is not None:
         raise DataError(f"{path}, line {lone:,}: {LONE_RETURN}")
-    return found
 
 
 def _parsed(path: Path | str, text: str) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from suisei.data.caption_texts import read_text
 from suisei.data.column_names import field_called
 from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.errors import DataError
@@ -55,9 +56,7 @@ def read_json(path: Path, *, unique: bool = False) -> Any:
         DataError: the file cannot be read, or is no JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys if unique else None)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+        return json.loads(read_text(path), object_pairs_hook=unique_keys if unique else None)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: {invalid_json(error, fix='copy the file again')}") from None
 

@@ -190,21 +190,22 @@ def delimited_records(lines: Iterator[Line], delimiter: str) -> Iterator[Record]
     Python's reader swallows everything from an opening quote that is never closed to the end of the
     file. Here a record that fails costs its first line; the lines read past it are read again. A
     blank line is a record without fields. In TSV a record fails as well that goes on in a
-    quotation although its first line has all fields.
+    quotation although its first line has all fields, unless the header is in quotation marks: then all is.
 
     Args:
         lines: numbered lines.
         delimiter: "," or a tab.
     """
-    feed, width = _Feed(lines), 0
+    feed, width, quoted = _Feed(lines), 0, False
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
         feed.taken.clear()
         try:
             fields = next(reader)
-            if delimiter == "\t" and len(feed.taken) > 1:
+            if not width:
+                width, quoted = len(fields), feed.taken[0][1].startswith('"')
+            elif delimiter == "\t" and len(feed.taken) > 1 and not quoted:
                 _refuse_swallowed(fields, feed.taken[0][1], width)
-            width = width or len(fields)
         except StopIteration:
             return
         except csv.Error as error:

@@ -21,7 +21,7 @@ def is_left(part: Path, *, resume: bool) -> bool:
     """Say whether a run that was cut off has left a part file to go on with.
 
     Raises:
-        ConfigError: it has, and nobody asks to go on; or what is there is no file.
+        ConfigError: it has, and nobody asks to go on; or a run is writing it; or what is there is no file.
     """
     if not part.is_symlink() and not part.exists():
         return False
@@ -30,8 +30,21 @@ def is_left(part: Path, *, resume: bool) -> bool:
     if not part.stat().st_size:
         return False
     if not resume:
+        if _is_written(part):
+            raise ConfigError(f"another run is writing {part}; wait for it, or use another name")
         raise ConfigError(f"{part} is left from a run that was cut off; go on with --resume, or delete it")
     return True
+
+
+def _is_written(part: Path) -> bool:
+    """Say whether a run holds the lock of a part file."""
+    if os.name == "nt":
+        return False
+    try:
+        with part.open("rb") as stream:
+            return not try_lock(stream)
+    except OSError:  # it was finished in between, or cannot be read
+        return False
 
 
 def is_complete(output: Path | str) -> bool:

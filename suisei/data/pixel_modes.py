@@ -11,6 +11,8 @@ from PIL import Image
 from suisei.errors import DataError
 
 _STRIP = 4_000_000  # pixels of a part that is converted or hashed at a time
+_IN_16_BITS = ("PNG", "PPM")
+"""Formats of which Pillow reads 16 bits into 32, and fewer of PPM scaled to 16."""
 _BITS, _PHOTOMETRIC = 258, 262
 """Tags of TIFF: bits of a sample, and whether 0 is white."""
 
@@ -21,7 +23,7 @@ def as_rgb(image: Image.Image, name: str) -> Image.Image:
     Raises:
         DataError: the range of its pixels is not known.
     """
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in _IN_16_BITS):
         tags = getattr(image, "tag_v2", {})
         bits, white_is_zero = int(np.max(tags.get(_BITS, 16))), tags.get(_PHOTOMETRIC) == 0
         return _joined(image, partial(_from_16_bits, most=2**bits - 1, inverted=white_is_zero))

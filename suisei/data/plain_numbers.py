@@ -19,23 +19,33 @@ _SPOKEN = {
 _KANJI = "".join(_UNITS)
 _IN_NUMBERS = f"{_KANJI}〇十百千万億0-9０-９数何第"
 """What stands before a numeral that is the rest of a number, or of no number."""
-_WORDS = "一人前|三人称|一個人|一足先|八頭身|一本道|四つ角|四つ葉|四つん|三つ編|三つ揃"
-"""Words that begin as a number of things does, and count nothing."""
-_COUNTED = re.compile(
-    rf"(?<![{_IN_NUMBERS}])(?=[{_KANJI}十])(?!{_WORDS})"
-    rf"(?P<tens>[{_KANJI}]?十)?(?P<units>[{_KANJI}])?(?={'|'.join(sorted(COUNTERS))})"
+_WORDS = (
+    "一人前|[一二三]人称|一人気|一人口|一個人|一足先|八頭身|一本道|一本気|一枚岩|一匹狼|二人三脚|十人十色"
+    "|四つ角|四つ葉|四つん|三つ編|三つ揃|三つ巴"
 )
-_SAID = re.compile("|".join(_SPOKEN))
+"""Words that begin as a number of things does, and count nothing."""
+_ENDS_WORDS = "同統唯単均随"
+"""What makes a word of the numeral behind it: 同一人物."""
+_BEFORE = rf"(?<![{_IN_NUMBERS}{_ENDS_WORDS}])(?<![{_KANJI}十][、，,])(?<!日本(?=一))(?<!世界(?=一))"
+_COUNTER = "|".join(sorted(COUNTERS))
+_COUNTED = re.compile(
+    rf"{_BEFORE}(?=[{_KANJI}十])(?!{_WORDS})"
+    rf"(?P<tens>[{_KANJI}]?十)?(?P<units>[{_KANJI}])?(?={_COUNTER})"
+)
+_FIRST_OF_TWO = re.compile(rf"{_BEFORE}[{_KANJI}](?=[、，,][{_KANJI}](?:{_COUNTER}))")
+_SAID = re.compile(rf"(?!ひとり(?:でに|ごと|言|よが|占|じめ)|ふたつ[きけ](?![いれ]))(?:{'|'.join(_SPOKEN)})")
 
 
 def with_digits(text: str) -> str:
     """Write the numbers up to 99 that count something in a Japanese caption as digits.
 
-    Those are kanji before a counter, and the words for one and two people and one to four things.
+    Those are kanji before a counter (of 二、三人 both), and the words for one and two people and one to four
+    things.
 
     >>> with_digits("ふたりの女性と十二匹の犬が一緒に二つのベンチに")
     '2人の女性と12匹の犬が一緒に2つのベンチに'
     """
+    text = _FIRST_OF_TWO.sub(lambda first: str(_UNITS[first[0]]), text)
     return _SAID.sub(lambda said: _SPOKEN[said[0]], _COUNTED.sub(_digits, text))
 
 

@@ -10,6 +10,7 @@ from suisei.data.plain_numbers import with_digits
 from suisei.data.sample import CaptionSample, is_blank, language_of
 from suisei.data.spoken import language_beside
 
+_WIDE_LETTER = "[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 _MARKS = {
     '"': '"',
     "'": "'",
@@ -19,21 +20,44 @@ _MARKS = {
     "\u201d": "\u201d",
     "\u201e": "\u201c",
     "\u00ab": "\u00bb",
+    "\u2039": "\u203a",
     "\u300c": "\u300d",
     "\u300e": "\u300f",
+    "\u3010": "\u3011",
+    "\u300a": "\u300b",
+    "\u301d": "\u301f",
+    "\uff62": "\uff63",
     "\uff02": "\uff02",
+    "\uff07": "\uff07",
+    "(": ")",
+    "\uff08": "\uff09",
+    "[": "]",
     "**": "**",
     "*": "*",
+    "\uff0a": "\uff0a",
+    "__": "__",
+    "_": "_",
+    "`": "`",
 }
-"""Marks, and those that close them; '' closes `` as in the Penn Treebank. Asterisks are of Markdown."""
-_ITEM = re.compile(r"\A\s*(?:(?:[-*\u2022]|[0-9]{0,2}[.)])\s+|[\u30fb\uff65]\s*)(?=\S)")
-"""What stands before an item of a list; behind a Japanese dot there need be no space."""
+"""Marks, and those that close them; '' closes `` as in the Penn Treebank. The last six are of Markdown."""
+_NUMBER = "[0-9\uff10-\uff19]"
+_ITEM = re.compile(
+    r"\A\s*(?:"
+    rf"(?:[-*\u2022\u2013\u2014\uff0d\uff0a]|{_NUMBER}{{0,3}}[.)])\s+"
+    rf"|[-\uff0d](?={_WIDE_LETTER})"
+    rf"|{_NUMBER}{{1,3}}(?:[.)]|[\uff0e\uff09]\s*)(?=[^\W\d_])"
+    rf"|(?:\({_NUMBER}{{1,3}}\)|\uff08{_NUMBER}{{1,3}}\uff09)\s*"
+    r"|[\u30fb\uff65\u2460-\u2473\u25a0\u25a1\u25c6\u25c7\u25cb\u25cf\u2605\u2606]\s*"
+    r")(?=\S)"
+)
+"""What stands before an item of a list; behind some marks, and before a letter, there need be no space."""
 _NESTED = 3
 """So many around each other are taken away."""
 _STOPS = ".．。｡"
 _APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 _STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d\u201e", '\'\'"""')
-_HALF = {ord("\u3000"): " "} | {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_HALF: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_HALF |= str.maketrans("\u3000\u3001\uff64\u3002\uff61", " ,,..")
 _HALF_ALNUM = {code: half for code, half in _HALF.items() if chr(code).isalnum()}
 _FULL_STOP = re.compile(rf"(?<=[^\s{_STOPS}])\s*[{_STOPS}]$")
 _WIDE = (
@@ -47,8 +71,8 @@ def plainly_written(sample: CaptionSample, ways: Collection[str]) -> CaptionSamp
     """Return a sample whose captions are plainly written, in the ways that are named.
 
     - "width": letters and digits have half their width, and in English marks and spaces too.
-    - "marks": no quotation marks or asterisks stand around a whole caption and no mark of a list before it,
-      as language models put them there; other quotation marks, and apostrophes, are straight.
+    - "marks": no quotation marks, brackets or asterisks stand around a whole caption and no mark of a list
+      before it, as language models put them there; other quotation marks, and apostrophes, are straight.
     - "running-text": Japanese has no spaces beside Japanese characters, as there are where words were cut
       apart, and no full stop at the end. Several full stops in a row stay.
     - "numbers": Japanese numbers that count something are digits (:mod:`suisei.data.plain_numbers`).
@@ -73,8 +97,8 @@ def quoted_note(count: int) -> str:
     """Say what samples are that :func:`count_quoted` counted."""
     have = "has" if count == 1 else "have"
     return (
-        f"{count:,} {have} a candidate that stands in quotation marks, in asterisks or behind the mark of a "
-        "list: metrics that read marks, such as chrF and BERTScore, rate it lower for them"
+        f"{count:,} {have} a candidate that stands in quotation marks, brackets or asterisks, or behind the "
+        "mark of a list: metrics that read marks, such as chrF and BERTScore, rate it lower for them"
     )
 
 

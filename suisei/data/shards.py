@@ -39,6 +39,8 @@ MOST_TEXT_BYTES = 1 << 20
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
 
 _KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
+_DOTTED = "dotted"
+"""Kind of a member such as KEY.2.txt: of a sample that is called KEY.2, or something beside that of KEY."""
 _OF_CAPTIONS = ("candidate", "references", "language", "system")
 """What a row of an archive may be filled with; an image or a video is a member, never a path."""
 _NEVER: dict[str, Any] = dict.fromkeys(
@@ -190,6 +192,8 @@ def _samples(members: Iterator[Member]) -> Iterator[tuple[str, dict[str, Member]
             kind = "image" if kind in IMAGES else kind
             if kind in ("image", "txt", "json"):
                 found.setdefault(kind, member)
+            elif kind.rpartition(".")[2] in (*IMAGES, "txt", "json"):
+                found.setdefault(_DOTTED, member)
     except TrailingDataError as error:  # what came before the end mark is whole
         problem = error
     except DataError as error:  # the last sample may lack what comes after the break: it is not scored
@@ -265,6 +269,11 @@ def _record(members: Mapping[str, Member], *, captioned: bool) -> dict[str, Any]
             record["txt"] = _text(members["txt"], "txt").strip("\r\n")
         except DataError as error:
             raise DataError(f"no caption, since {error}" if captioned else str(error)) from None
+    if not record and _DOTTED in members:
+        raise DataError(
+            f"no caption: {members[_DOTTED].name[:80]!r} has a dot before its ending, and keys end at the "
+            "first dot; write the shard with other names"
+        )
     if not record:
         raise DataError("no caption, since there is neither a .txt nor a .json with one")
     return record

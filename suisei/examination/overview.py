@@ -39,10 +39,11 @@ def overview_table(
         error = failed.get(label)
         rows.append(Row(label, {} if error else cells, error=error, info={"best": best}))
     notes = [_NOTE] if len(labels) > 1 else []
-    wanted = too_few_resamples(len(labels), resamples) if len(labels) > 1 else 0
+    most = max((_figures(measure) for measure in measures), default=0)
+    wanted = too_few_resamples(most, resamples) if most > 1 else 0
     if wanted:
         notes.append(
-            f"{resamples} resamples are too few for one of {len(labels)} metrics to be in bold; use at least "
+            f"{resamples} resamples are too few for one of {most} metrics to be in bold; use at least "
             f"--bootstrap {wanted}"
         )
     seen = {label: [each.name for each in measures if label in each.seen] for label in labels}
@@ -59,6 +60,11 @@ def overview_table(
         notes.append(f"not examined, see the end of the page: {', '.join(skipped)}")
     headings = {measure.name: measure.heading for measure in measures}
     return Table("Overview", headings, (Section("overall", tuple(rows)),), tuple(notes))
+
+
+def _figures(measure: Measure) -> int:
+    """Return how many metrics have a figure, among which the best is sought."""
+    return sum(cell.value is not None for cell in measure.figures.values())
 
 
 def _cell(measure: Measure, label: str) -> Cell:

@@ -71,6 +71,7 @@ class Metric(ABC):
         higher_is_better: False for distances.
         largest: of a distance, the largest there is, which a caption without a word gets; None for no limit.
         language: the only one whose captions it reads, None for any.
+        package: (name, version) of another package that brings it, for the signature; None for one of suisei.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Metric(ABC):
     higher_is_better: ClassVar[bool] = True
     largest: ClassVar[float | None] = None
     language: ClassVar[str | None] = None
+    package: tuple[str, str] | None = None
 
     @property
     def backbone(self) -> str | None:
@@ -121,6 +123,8 @@ class Metric(ABC):
         if usable or (self.needs_fit and not prepared):  # what is not fitted says so, of no sample too
             with _own_formats():
                 values = self._score([prepared[i] for i in usable], batch_size=batch_size, progress=progress)
+            if np.iscomplexobj(values):
+                raise RuntimeError(f"{self.name} returned complex numbers: this is a defect")
             values = np.asarray(values, dtype=np.float64)
             if values.shape != (len(usable),):
                 raise RuntimeError(
@@ -297,8 +301,12 @@ class Metric(ABC):
 
     @property
     def signature(self) -> str:
-        """One line that a paper can quote, such as ``bleu-4|tok:ptb-regex|suisei:0.1.0``."""
-        fields = {**self.settings(), "suisei": __version__}
+        """One line that a paper can quote, such as ``bleu-4|tok:ptb-regex|suisei:0.1.0``.
+
+        One of another package names its version too: ``mine|my-metrics:1.2|suisei:0.1.0``.
+        """
+        versions = [*([self.package] if self.package else []), ("suisei", __version__)]
+        fields = {**self.settings(), **dict(versions)}
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
 
 

@@ -43,5 +43,11 @@ def loaded(name: str) -> tuple[Any, str]:
         ) from error
 
 
+def release(name: str) -> tuple[str, str] | None:
+    """Return name and version of the package that offers a metric, None where the metadata do not say."""
+    distribution = offered()[name][0].dist
+    return (distribution.name, distribution.version) if distribution else None
+
+
 def _package(point: EntryPoint) -> str:
     return f"package {point.dist.name} {point.dist.version}" if point.dist else "an unnamed package"

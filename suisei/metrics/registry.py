@@ -12,7 +12,7 @@ from typing import Any
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.metrics.entries import REGISTRY, Entry
-from suisei.metrics.plugins import GROUP, loaded, offered
+from suisei.metrics.plugins import GROUP, loaded, offered, release
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "bleu": ("bleu-4", "bleu-1", "bleu-2", "bleu-3", "sacrebleu"),
@@ -100,6 +100,8 @@ def get_metric(spec: str, **options: Any) -> Metric:
     if not isinstance(metric, Metric):
         raise ConfigError(f"metric {name!r}: {entry.target} did not make a Metric")
     _check_agreement(name, entry, metric)
+    if name not in REGISTRY:
+        vars(metric)["package"] = release(name)  # of a frozen class, too
     return metric
 
 

@@ -6,7 +6,8 @@ import logging
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,6 +124,21 @@ def failure_text(error: BaseException) -> str:
     """Say in one line why a metric failed."""
     text, kind = one_line(error, 500), type(error).__name__
     return text if isinstance(error, SuiseiError) or text == kind else f"{kind}: {text}"
+
+
+@contextmanager
+def named_failures(name: str) -> Iterator[None]:
+    """Make an error of one line, with the metric's name, of what a metric may die of.
+
+    Raises:
+        DataError: it died of something else than a :class:`SuiseiError`, which passes.
+    """
+    try:
+        yield
+    except SuiseiError:
+        raise
+    except FAILURES as error:
+        raise DataError(f"{name} failed: {failure_text(error)}") from error
 
 
 def make_metric(plan: MetricPlan) -> Metric:

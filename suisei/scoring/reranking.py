@@ -23,7 +23,7 @@ from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
-from suisei.scoring.columns import KeepsScores
+from suisei.scoring.columns import KeepsScores, named_failures
 from suisei.scoring.fitting import fit_unrated
 
 BY = ("others", "itself")
@@ -116,13 +116,14 @@ def rerank(
     lacking = Counter[str]()
 
     def score(asked: Sequence[CaptionSample]) -> np.ndarray:
-        if keep is None:
-            scores, refused = metric.score_each(asked, batch_size=batch_size)
-        else:
-            signature = metric.signature + fitted
-            scores, refused, _ = keep.score(
-                metric, metric.name, signature, asked, batch_size=batch_size, progress=False
-            )
+        with named_failures(metric.name):
+            if keep is None:
+                scores, refused = metric.score_each(asked, batch_size=batch_size)
+            else:
+                signature = metric.signature + fitted
+                scores, refused, _ = keep.score(
+                    metric, metric.name, signature, asked, batch_size=batch_size, progress=False
+                )
         lacking.update([*metric.missing(asked).values(), *map(str, refused.values())])
         return scores
 

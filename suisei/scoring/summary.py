@@ -38,7 +38,7 @@ ROW_KINDS = {
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NUMBER = re.compile(r"(?<![\w-])-?\d[\d,.]*(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
 _PLACE = re.compile(r"^.*?, row \d+: ", re.DOTALL)
-_PATH = re.compile(r"^\S*[/\\][^:]*: ")
+_PATH = re.compile(r"^(?:\S*[/\\][^:]*|[^\s:]+\.[A-Za-z]\w{1,4}): ")
 
 
 @dataclass

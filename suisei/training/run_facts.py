@@ -27,7 +27,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "processes": trainer.world_size,
-        "epochs": trainer.current_epoch,
+        "epochs": epochs_of(trainer),
         "steps": trainer.global_step,
         "precision": str(trainer.precision),
         "trainable_parameters": trainable_parameters(model.regressor),
@@ -46,6 +46,17 @@ def task_facts(cli: Any, minutes: float) -> dict[str, Any]:
         "steps": cli.trainer.global_step,
         "kept": kept_step(cli.trainer),
     }
+
+
+def epochs_of(trainer: Any) -> int:
+    """Return how many epochs a training began, as its steps say.
+
+    The trainer's own count lacks the last one where a training went on after all of its steps.
+    """
+    batches, share = float(trainer.num_training_batches), trainer.accumulate_grad_batches
+    if not 0 < batches < math.inf:
+        return int(trainer.current_epoch)
+    return max(int(trainer.current_epoch), math.ceil(trainer.global_step / math.ceil(batches / share)))
 
 
 def _pace(trainer: Any) -> dict[str, Any]:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from suisei.data.formats import OnError, Row, collect
-from suisei.data.lines import is_broken, numbered_lines, utf8_lines
+from suisei.data.lines import (
+    LONE_RETURN,
+    has_lone_return,
+    is_broken,
+    numbered_lines,
+    utf8_lines,
+    whole_utf8,
+)
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -165,19 +172,27 @@ def text_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
     """Yield (row number, line without its end, problem or None) of a UTF-8 file; blank lines are skipped.
 
     Raises:
-        DataError: the file is empty, UTF-16 or cannot be read.
+        DataError: the file is empty, UTF-16, Shift_JIS or cannot be read.
     """
     number = 0
     try:
         with path.open("rb") as stream:
-            for number, line in numbered_lines(utf8_lines(stream, newline="\n")):
+            for number, line in whole_utf8(numbered_lines(utf8_lines(stream, newline="\n"))):
                 text = line.rstrip("\r\n")
                 if text.strip():
-                    yield number, text, "not valid UTF-8; copy the file again" if is_broken(text) else None
+                    yield number, text, _line_problem(text)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     if number == 0:
         raise DataError(f"{path}: the file is empty; copy it again")
+
+
+def _line_problem(text: str) -> str | None:
+    if is_broken(text):
+        return "not valid UTF-8; copy the file again"
+    return LONE_RETURN if has_lone_return(text) else None
 
 
 def make_row(path: Path, number: int, make: Callable[[], CaptionSample | None], seen: set[str]) -> Row | None:

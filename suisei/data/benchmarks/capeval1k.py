@@ -35,7 +35,8 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
     content, seen = read_pickled(path), set[str]()
     entry = content.get(ENTRY, content) if isinstance(content, dict) else None
     columns = [entry.get(name) if isinstance(entry, dict) else None for name in FIELDS]
-    if not all(isinstance(column, list) for column in columns) or len({len(c) for c in columns if c}) != 1:
+    sizes = {len(column) if isinstance(column, list) else 0 for column in columns}
+    if len(sizes) != 1 or sizes == {0}:
         raise DataError(f"{path}: expected {ENTRY!r} with lists of equal length in {', '.join(FIELDS)}")
     for number, values in enumerate(zip(*columns, strict=True), start=1):
         row = make_row(path, number, partial(_sample, number, *values), seen)

@@ -7,7 +7,7 @@ candidate is the third caption (number 2) of some image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ def read_captions(root: Path | str) -> Captions:
         root: the folder that holds Flickr8k_text.
 
     Raises:
-        DataError: the file is not there, or a line is damaged.
+        DataError: the file is not there, a line is damaged, or one of an image's captions is missing.
     """
     path = _text_file(Path(root), CAPTIONS)
     found: dict[str, dict[int, str]] = {}
@@ -59,7 +59,15 @@ def read_captions(root: Path | str) -> Captions:
         if problem is not None:
             raise DataError(f"{path}, row {number}: {problem}")
         found.setdefault(image, {})[int(position)] = caption
-    return {image: tuple(text for _, text in sorted(captions.items())) for image, captions in found.items()}
+    return {image: _in_order(path, image, captions) for image, captions in found.items()}
+
+
+def _in_order(path: Path, image: str, captions: Mapping[int, str]) -> tuple[str, ...]:
+    """Return captions by their numbers; with a gap among them every later one would pass for another."""
+    absent = next((number for number in range(len(captions)) if number not in captions), None)
+    if absent is not None:
+        raise DataError(f"{path}: {image} has no caption {absent}, but later ones; copy the file again")
+    return tuple(captions[number] for number in range(len(captions)))
 
 
 def read_image_list(root: Path | str, part: str) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from suisei.data.benchmarks.benchmark import Benchmark, make_row, not_found
 from suisei.data.benchmarks.pictures import Pictures
 from suisei.data.file_rows import NOT_UTF8
 from suisei.data.formats import Row
-from suisei.data.lines import delimited_records, is_broken, numbered_lines, utf8_lines
+from suisei.data.lines import Line, delimited_records, is_broken, numbered_lines, utf8_lines, whole_utf8
+from suisei.data.lines import Record as LineRecord
 from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
@@ -139,15 +140,15 @@ def _records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None]]:
     try:
         if path.suffix.lower() == ".csv":
             with path.open("rb") as stream:
-                yield from _csv_records(numbered_lines(utf8_lines(stream, newline="")))
+                yield from _csv_records(path, whole_utf8(numbered_lines(utf8_lines(stream, newline=""))))
         else:
             yield from _parquet_records(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _csv_records(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Mapping[str, Any], str | None]]:
-    records = delimited_records(lines, ",")
+def _csv_records(path: Path, lines: Iterator[Line]) -> Iterator[tuple[Mapping[str, Any], str | None]]:
+    records = _named_in_errors(path, delimited_records(lines, ","))
     header = next(records, None)
     names = [] if header is None else [name.strip() for name in header.fields]
     for record in records:
@@ -159,6 +160,13 @@ def _csv_records(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Mapping[str
         if problem is None and len(record.fields) != len(names):
             problem = f"{len(record.fields)} fields where the header has {len(names)} ({', '.join(names)})"
         yield dict(zip(names, record.fields, strict=False)), problem
+
+
+def _named_in_errors(path: Path, records: Iterator[LineRecord]) -> Iterator[LineRecord]:
+    try:
+        yield from records
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None]]:
@@ -177,9 +185,12 @@ def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     Raises:
         DataError: none is.
     """
-    for name in names:
-        if record.get(name) not in (None, ""):
+    there = [name for name in names if name in record]
+    for name in there:
+        if record[name] not in (None, ""):
             return record[name]
+    if there:
+        raise DataError(f"{' and '.join(there)} {'is' if len(there) == 1 else 'are'} empty")
     raise DataError(f"no {' or '.join(names)} in it; its fields are {', '.join(record)}")
 
 

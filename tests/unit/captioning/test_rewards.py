@@ -301,3 +301,12 @@ def test_the_language_that_is_stated_decides_how_captions_are_cut_and_counted():
     assert found == said("ja", "ja")
     assert found != said("ja", None)
     assert found != said(None, "ja")
+
+
+def test_a_metric_that_fails_is_named(pictures, monkeypatch):
+    def fail(*_, **__):
+        raise KeyError("weights")
+
+    monkeypatch.setattr("suisei.metrics.base.Metric.score_each", fail)
+    with pytest.raises(DataError, match="chrf failed: KeyError: 'weights'"):
+        asked(CaptionReward("chrf", device="cpu"), pictures)

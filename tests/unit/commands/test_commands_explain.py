@@ -3,12 +3,15 @@
 import json
 from functools import partial
 
+import numpy as np
 import pytest
 
 from suisei.__main__ import main as suisei
 from suisei.commands.explain import main
+from suisei.metrics.base import Metric
+from suisei.metrics.entries import Entry
 from suisei.metrics.loading import load
-from suisei.metrics.registry import get_metric
+from suisei.metrics.registry import REGISTRY, get_metric
 from tests.unit import runs
 
 ROWS = [
@@ -91,6 +94,30 @@ def test_ratings_on_any_scale_are_not_looked_at(tmp_path):
     path.write_text("candidate,reference,mos,rating\na dog,a dog runs,4,five\n")
     (found,) = explained(tmp_path, "--input", path, "--metrics", "bleu-1")
     assert found["candidate"] == "a dog"
+
+
+class Breaking(Metric):
+    """Has a defect with one caption."""
+
+    name = "breaking"
+
+    def _score(self, samples, *, batch_size, progress):
+        return np.array([{"a cat": 1.0}[sample.candidate] for sample in samples])
+
+
+def test_a_metric_that_fails_costs_no_other_explanation(rows, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(REGISTRY, "breaking", Entry(f"{__name__}:Breaking", (), "a fake"))
+    out = tmp_path / "out.json"
+    given = ["explain", "--input", rows, "--metrics", "bleu-1,breaking", "--row", 1, "--json", out]
+    assert suisei(list(map(str, given))) == 2
+    shown = capsys.readouterr()
+    assert "suisei: breaking failed: KeyError: 'a red dog runs'" in shown.err
+    assert "bleu-1" in shown.out
+    assert [each["metric"] for each in json.loads(out.read_text("utf-8"))["explanations"]] == ["bleu-1"]
+    out.unlink()
+    assert suisei(list(map(str, [*given[:3], "--metrics", "breaking", "--json", out]))) == 2
+    assert not out.exists()
+    assert "breaking failed: KeyError" in capsys.readouterr().err
 
 
 def test_cider_is_fitted_on_all_rows(rows, tmp_path):

@@ -242,9 +242,18 @@ class Blind(Seeing):
         raise DataError("the picture is damaged")
 
 
+class Breaking(Seeing):
+    """Has a defect."""
+
+    name = "breaking"
+
+    def _score(self, samples, *, batch_size, progress):
+        raise KeyError("weights")
+
+
 @pytest.fixture
 def fakes(monkeypatch):
-    for made in (Seeing, Blind):
+    for made in (Seeing, Blind, Breaking):
         monkeypatch.setitem(REGISTRY, made.name, Entry(f"{__name__}:{made.__name__}", ("image",), "a fake"))
 
 
@@ -256,6 +265,8 @@ def test_a_metric_that_can_score_nothing_writes_nothing(rows, fakes, tmp_path):
     for options in ([], ["--keep", tmp_path / "kept"]):
         with pytest.raises(DataError, match="blind gave no caption a score: the picture is damaged"):
             run(rows, output, "--metrics", "blind", "--by", "itself", *options)
+        with pytest.raises(DataError, match=r"breaking failed: KeyError: 'weights'"):
+            run(rows, output, "--metrics", "breaking", "--by", "itself", *options)
     assert not output.exists()
 
 

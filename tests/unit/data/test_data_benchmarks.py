@@ -76,6 +76,18 @@ def test_crowd_votes(flickr8k):
     assert samples[1].candidate == "caption 2 of a ."
 
 
+@pytest.mark.parametrize("name", ["flickr8k-expert", "flickr8k-cf"])
+def test_a_caption_that_is_missing_lets_no_other_pass_for_it(flickr8k, name):
+    path = flickr8k / "Flickr8k_text" / "Flickr8k.token.txt"
+    text = path.read_text()
+    path.write_text(text.replace("b.jpg#1\tcaption 1 of b .\n", ""))
+    with pytest.raises(DataError, match=r"token\.txt: b\.jpg has no caption 1, but later ones; copy"):
+        BENCHMARKS[name].read(flickr8k, on_error="skip")
+    path.write_bytes(text.replace("of b .\nb.jpg#1", "of b .\rb.jpg#1").encode())
+    with pytest.raises(DataError, match=r"token\.txt, row 6: a carriage return \(CR\) within the line"):
+        BENCHMARKS[name].read(flickr8k, on_error="skip")
+
+
 def test_images_absent_altogether_or_one_of_them(flickr8k):
     read = BENCHMARKS["flickr8k-expert"].read
     assert {sample.image for sample in read(flickr8k)} == {None}
@@ -294,3 +306,21 @@ def test_real_jsts_and_no_image_on_two_sides(shared):
     assert not sides[0] & sides[2]
     assert not sides[1] & sides[2]
     assert len({group_of(sample) for sample in samples}) == 9_491
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [("utf-16", "the file is UTF-16"), ("cp932", r"line 1 is in Shift_JIS \(cp932\)")],
+)
+def test_a_file_in_another_encoding_is_named(tmp_path, encoding, message):
+    line = '{"sentence_pair_id": "1", "sentence1": "犬が走る", "sentence2": "いぬがはしる", "label": 1.0}\n'
+    for part in ("train", "valid"):
+        (tmp_path / f"{part}-v1.3.json").write_bytes(line.encode(encoding))
+    with pytest.raises(DataError, match=rf"v1\.3\.json: {message}.*save it as UTF-8"):
+        BENCHMARKS["jsts"].read(tmp_path, on_error="skip")
+    (tmp_path / "polaris_test.csv").write_bytes(
+        "imgid,mt,refs,score\na.jpg,いぬがはしる,['x'],1\n".encode(encoding)
+    )
+    message = message.replace("line 1", "line 2")
+    with pytest.raises(DataError, match=rf"polaris_test\.csv: {message}.*save it as UTF-8"):
+        BENCHMARKS["polaris"].read(tmp_path, on_error="skip")

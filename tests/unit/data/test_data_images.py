@@ -228,6 +228,14 @@ def test_every_open_format_is_read(tmp_path, suffix):
     assert np.asarray(image).std() > 40
 
 
+@pytest.mark.parametrize("most", [65535, 4095])
+def test_grey_of_ppm_with_more_than_8_bits_is_scaled(tmp_path, most):
+    grey = np.arange(0, most + 1, most // 15, dtype=">u2")[:16]
+    (tmp_path / "a.pgm").write_bytes(b"P5 4 4 %d\n" % most + grey.tobytes())
+    found = np.asarray(load_image(tmp_path / "a.pgm"))
+    assert np.abs(found - (np.arange(16) * 17).reshape(4, 4, 1)).max() <= 1
+
+
 def test_conversion_in_strips_changes_no_pixel(tmp_path, monkeypatch):
     generator = np.random.default_rng(0)
     rgba = Image.fromarray(generator.integers(0, 256, (40, 60, 4), dtype=np.uint8))

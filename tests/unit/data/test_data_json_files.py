@@ -158,3 +158,13 @@ def test_empty_objects_by_id_are_no_data_frame(tmp_path):
     with pytest.raises(DataError) as raised:
         read_references([tmp_path / "refs.json"])
     assert "DataFrame" not in str(raised.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file_and_another_encoding_is_told(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes("\ufeff".encode() + b'{"a": 1}')
+    assert read_object(path) == {"a": 1}
+    for encoding, said in (("utf-16", "UTF-16"), ("cp932", "not valid UTF-8 at byte 2")):
+        path.write_bytes('{"犬": 1}'.encode(encoding))
+        with pytest.raises(DataError, match=rf"a\.json: {said}; save it as UTF-8"):
+            read_object(path)

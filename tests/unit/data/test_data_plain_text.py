@@ -149,6 +149,17 @@ def test_lines_that_end_in_a_carriage_return_are_not_one_caption(tmp_path, text,
         readers(tmp_path, text)[reader]()
 
 
+def test_numbered_captions_are_not_joined_by_a_carriage_return(tmp_path):
+    path = write(tmp_path, "a.txt", "1.jpg#0\ta dog\r1.jpg#1\ttwo dogs\n2.jpg#0\ta cat\n")
+    with pytest.raises(
+        DataError, match=r"a\.txt, line 1: a carriage return \(CR\) .*; save the file with LF"
+    ):
+        read_references([path])
+    path.write_bytes(b"1.jpg#0\ta dog\r\n1.jpg#1\ttwo dogs\r\n")
+    (captions,) = read_references([path]).captions.values()
+    assert list(captions) == ["a dog", "two dogs"]
+
+
 def test_both_marks_end_a_line(tmp_path):
     samples = read_samples(write(tmp_path, "a.txt", b"a dog\r\na cat\r\r\na bird\r"), note=str)
     assert [sample.candidate for sample in samples] == ["a dog", "a cat", "a bird"]

@@ -68,6 +68,10 @@ def test_capeval1k_from_the_pickle_of_several_sets(tmp_path):
     path.write_bytes(pickle.dumps({"capeval1k": {**entry, "score": [1]}}))
     with pytest.raises(DataError, match="lists of equal length in candidate, reference, score"):
         BENCHMARKS["capeval1k"].read(tmp_path)
+    for empty in ([], None):
+        path.write_bytes(pickle.dumps({"capeval1k": {**entry, "score": empty}}))
+        with pytest.raises(DataError, match="with lists of equal length"):
+            BENCHMARKS["capeval1k"].read(tmp_path)
     path.write_bytes(pickle.dumps({"capeval1k": print}))
     with pytest.raises(DataError, match="which arrays do not need"):
         BENCHMARKS["capeval1k"].read(tmp_path)

@@ -377,3 +377,22 @@ def test_the_id_of_a_row_goes_before_its_key(tmp_path, name, text):
     path.write_text(text)
     (found,) = rows(path)
     assert found.row.id == "i"
+
+
+def test_a_sample_whose_names_have_dots_before_their_endings_is_told(tmp_path):
+    def fill(tar):
+        add_sample(tar, "a", "a red ball")
+        add(tar, "img.001.png", picture())
+        add(tar, "img.001.txt", b"a dog")
+        add_sample(tar, "b", "two dogs")
+        add(tar, "b.mask.png", picture())
+        add(tar, "notes.old.yaml", b"-")
+        add(tar, ".hidden.txt", b"-")
+
+    found = [row.row for row in rows(archive(tmp_path / "0.tar", fill))]
+    assert [(row.number, row.id) for row in found] == [(1, "a"), (2, "img"), (3, "b")]
+    assert [row.sample and row.sample.candidate for row in found] == ["a red ball", None, "two dogs"]
+    said = (
+        "0.tar, row 2: no caption: 'img.001.png' has a dot before its ending, and keys end at the first dot"
+    )
+    assert said in str(found[1].error)

@@ -65,6 +65,15 @@ def test_round_trip(suffix, samples):
         assert [file.name for file in Path(folder).iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("group", ["0\r\t", "a\nb\tc", 'a"\tb"\n'])
+def test_a_tab_and_a_line_end_in_a_field_of_tsv_are_no_rows_below(tmp_path, group):
+    samples = [CaptionSample("猫", group=group), CaptionSample("a\tdog", ("b\n\tc",), group="g")]
+    write_samples(tmp_path / "s.tsv", samples)
+    assert read_samples(tmp_path / "s.tsv") == samples
+    write_samples(tmp_path / "s.tsv", [CaptionSample("a dog", ("a\nb",), group="g")])
+    assert '"candidate"' not in (tmp_path / "s.tsv").read_text()
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_images_inside_the_folder_are_written_relative_to_it(tmp_path, suffix):
     inside, outside = tmp_path / "out" / "images" / "a.png", tmp_path / "b.png"

@@ -294,11 +294,13 @@ def test_the_overview_says_where_a_metric_has_no_figure_and_where_resamples_are_
     figures = {"a": Cell(0.5), "b": Cell(None, reason="all scores are 0.7")}
     measures = [Measure("one", "one", {}, figures), Measure("two", "two", {}, {"a": Cell(0.4)})]
     table = overview_table(["a", "b"], measures, {}, {}, 38)
+    assert not any("too few" in note for note in table.notes)  # no metric is beside another
     cells = table.row("b").cells
     assert [cells[name].reason for name in ("one", "two")] == ["one: all scores are 0.7", "two: no figure"]
+    measures.append(Measure("three", "three", {}, {"a": Cell(0.4), "b": Cell(0.5)}))
     assert (
         "38 resamples are too few for one of 2 metrics to be in bold; use at least --bootstrap 39"
-        in table.notes
+        in overview_table(["a", "b", "c"], measures, {}, {}, 38).notes
     )
     assert not any("too few" in note for note in overview_table(["a", "b"], measures, {}, {}, 39).notes)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from suisei.errors import ConfigError, ModelError, UnavailableError
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.metrics.plugins import offered
 from suisei.metrics.registry import REGISTRY, canonical, get_entry, get_metric, list_metrics
+from suisei.version import __version__
 
 SOURCE = """
 import numpy as np
@@ -58,6 +60,28 @@ def test_a_metric_of_another_package_is_one_among_all(install):
     assert get_metric("Shouting").score(["a dog!!", "a dog"]).tolist() == [2, 0]
     row = list_rows()[-1]
     assert (row["name"], row["summary"], row["available"]) == ("shouting", "exclamation marks", True)
+
+
+def test_its_signature_says_of_which_package_and_version_it_is(install):
+    install("loud", {"shouting": "loud:ENTRY"})
+    frozen = """
+@__import__("dataclasses").dataclass(frozen=True)
+class Frozen(Shouting):
+    name = "frozen"
+
+FROZEN = Entry(f"{__name__}:Frozen", (), "the same")
+"""
+    install("other", {"frozen": "other:FROZEN"}, source=SOURCE + frozen)
+    assert get_metric("shouting").signature == f"shouting|loud:1.0|suisei:{__version__}"
+    assert get_metric("frozen").signature == f"frozen|other:1.0|suisei:{__version__}"
+    assert get_metric("length").package is None
+    assert pickle.loads(pickle.dumps(get_metric("shouting"))).package == ("loud", "1.0")
+
+
+def test_a_number_that_is_complex_is_no_score(install):
+    install("loud", {"shouting": "loud:ENTRY"}, source=SOURCE.replace("samples])", "samples]) * 1j"))
+    with pytest.raises(RuntimeError, match="shouting returned complex numbers"):
+        get_metric("shouting").score(["a dog!"])
 
 
 def test_the_command_and_its_processes_see_it(install, tmp_path):

@@ -80,7 +80,7 @@ def test_there_is_none_where_nothing_failed_or_nothing_may(tmp_path, start):
     assert sorted(path.name for path in tmp_path.glob("t.*")) == ["t.csv"]
 
 
-def test_a_run_that_accepts_no_bad_row_takes_away_the_file_of_an_earlier_one_once_it_is_whole(tmp_path, start):
+def test_a_run_that_accepts_no_bad_row_takes_away_the_file_of_an_earlier_one(tmp_path, start):
     assert start("s.csv", *SKIP) == 0
     assert start("s.csv") == 2  # stops at the third row
     assert len(failed(tmp_path)) == 3

@@ -27,8 +27,14 @@ def test_two_runs_do_not_write_one_part_file(tmp_path):
     with pytest.raises(ConfigError, match="another run is writing"):
         FileOutput(path, SIGNATURES)
     first.write(scored(1))
-    with pytest.raises(ConfigError, match="another run is writing"):
-        FileOutput(path, SIGNATURES, resume=True)
+    for resume in (True, False):
+        with pytest.raises(ConfigError, match="another run is writing"):
+            FileOutput(path, SIGNATURES, resume=resume)
+    first.close()
+    with pytest.raises(ConfigError, match="is left from a run that was cut off"):
+        FileOutput(path, SIGNATURES)
+    first = FileOutput(path, SIGNATURES, resume=True)
+    assert len(list(first.finished())) == 1
     first.complete()
     assert [item.name for item in tmp_path.iterdir()] == ["o.jsonl"]
     assert path.read_text() == '{"id": 1, "m": 0.125}\n'

@@ -55,7 +55,7 @@ def test_kinds_of_rows_are_counted_in_shards_as_in_a_file(rows, capsys, model_fo
     told = (
         "2 have no reference in the candidate",
         "2 have a caption that is neither",
-        "1 has a candidate that stands in quotation marks, in asterisks or behind the mark of a list",
+        "1 has a candidate that stands in quotation marks, brackets or asterisks, or behind the mark of a",
         "1 has an image",
     )
     assert [part in note for part, note in zip(told, whole[1], strict=True)] == [True] * 4

@@ -185,6 +185,8 @@ def test_an_empty_corpus_has_no_score():
         ("in, row 3: image 'a: b.png' is not there: no file /x; fix", "image '…' is not there"),
         ("in, row 12: id 'row 3: x' is used by an earlier row; every", "id '…' is used by an earlier row"),
         ("/some/image 2.png: the image cannot be decoded (x)", "the image cannot be decoded"),
+        ("v.mp4: the segment 90 to 99 s begins after", "the segment … to … s begins after"),
+        ("the value 3.5: x", "the value …"),
         ("no references", "no references"),
         ("in, row 1: candidate has 100,000 characters, more", "candidate has … characters, more"),
     ],
