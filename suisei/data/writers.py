@@ -230,15 +230,18 @@ def _write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
 
 def _write_delimited(path: Path, records: list[dict[str, Any]], delimiter: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
-        # With "\\n" alone as the line end, the csv module would leave a "\\r" in a caption unquoted.
         columns = _columns(records)
         rows = [[_cell(record.get(name)) for name in columns] for record in records]
         # In TSV a field with a tab and a line end is taken for rows below, unless the header is quoted too.
         mixed = delimiter == "\t" and any(
             "\t" in cell and not {"\n", "\r"}.isdisjoint(cell) for row in rows for cell in row
         )
-        quoting = csv.QUOTE_ALL if mixed else csv.QUOTE_MINIMAL
-        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n", quoting=quoting)
+        writer = csv.writer(
+            stream,
+            delimiter=delimiter,
+            lineterminator="\r\n",  # with "\n" alone the csv module would leave a "\r" in a caption unquoted
+            quoting=csv.QUOTE_ALL if mixed else csv.QUOTE_MINIMAL,
+        )
         writer.writerows([columns, *rows])
 
 
