@@ -20,8 +20,9 @@ _EXAMPLES = {"candidates": "[caption]", "references": "[[caption, caption]]", "i
 def is_frame(value: Any) -> bool:
     """Return whether a value is a DataFrame: named columns of one length."""
     shape = getattr(value, "shape", None)
-    named = hasattr(value, "columns") and not _is_table(value)
-    return named and isinstance(shape, tuple) and len(shape) == 2
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        return False  # before a lazy frame is asked for columns, which it would compute
+    return hasattr(value, "columns") and not _is_table(value)
 
 
 def _is_table(value: Any) -> bool:
@@ -72,6 +73,8 @@ def listed(name: str, column: Any) -> list[Any]:
         if hasattr(column, "to_pandas"):
             fix = "pass it as a DataFrame, .to_pandas()"
         raise DataError(f"{name} is a whole {type(column).__name__}; {fix}")
+    if hasattr(type(column), "collect") and hasattr(type(column), "lazy"):
+        raise DataError(f"{name} is a {type(column).__name__}, whose rows are not there yet; pass .collect()")
     if _is_arrow(column):
         return list(column.to_pylist())
     if is_series(column):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import stat
 import struct
 import threading
@@ -264,7 +265,7 @@ def _opened(path: Path | ImageBytes) -> Iterator[ImageFile.ImageFile]:
             file = _StrictFile(path.read_bytes())
         image = Image.open(file or path, formats=FORMATS)  # type: ignore[arg-type]
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(_too_large(str(path), str(error), limit)) from None
+        raise DataError(_too_large(str(path), _size_of_bomb(error), limit)) from None
     except _DECODING_ERRORS as error:
         raise DataError(
             f"{path}: not an image that can be read ({_reason(error)}); replace the file, or convert it "
@@ -355,7 +356,7 @@ def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
     except DataError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
-        raise DataError(_too_large(name, _short(error), max_pixels())) from None
+        raise DataError(_too_large(name, _size_of_bomb(error), max_pixels())) from None
     except _DECODING_ERRORS as error:
         fix = (
             "the file is damaged, copy it again"
@@ -370,6 +371,12 @@ def _too_large(name: str, size: str, limit: int) -> str:
         f"{name}: the image is too large ({size}; the limit is {limit:,} pixels); "
         f"shrink the file, or raise {PIXELS_VARIABLE}"
     )
+
+
+def _size_of_bomb(error: BaseException) -> str:
+    """Return the pixels that Pillow counted, whose own limit is none of ours; or what else it says."""
+    found = re.search(r"\d+(?= pixels)", str(error))
+    return f"{int(found[0]):,} pixels" if found else _short(error)
 
 
 def _reason(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from suisei.data.caption_texts import read_text
 from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import check_parts, karpathy_images, named_parts, read_karpathy, split_name
 from suisei.data.paths import Allowed, Root
-from suisei.data.sample import check_captions
+from suisei.data.sample import check_captions, plain_text
 from suisei.errors import DataError
 
 
@@ -85,4 +85,4 @@ def _images(file: str, images: list[Any], parts: Sequence[str], folder: Root) ->
         check_captions(f"{place}: sentence", captions)
         within = folder.found(image.path, place=place)
         found = within if within.is_file() else folder.found(Path(image.file).name, place=place)
-        yield PartImage(found, tuple(captions), image.file)
+        yield PartImage(found, tuple(map(plain_text, captions)), image.file)

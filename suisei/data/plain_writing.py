@@ -10,6 +10,7 @@ from suisei.data.plain_numbers import with_digits
 from suisei.data.sample import CaptionSample, is_blank, language_of
 from suisei.data.spoken import language_beside
 
+_KANA = "[\u3041-\u309f\u30a1-\u30fa]"
 _WIDE_LETTER = "[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 _MARKS = {
     '"': '"',
@@ -56,6 +57,11 @@ _NESTED = 3
 _STOPS = ".．。｡"
 _APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 _STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d\u201e", '\'\'"""')
+_LONG_VOWEL = re.compile(
+    "(?<=[\u30a1-\u30c2\u30c4-\u30f2\u30f4-\u30fa])"
+    f"(?:[\u2010-\u2015\u2212\uff0d](?![-\u2010-\u2015\u2212\uff0d\\s])|-(?={_KANA}))"
+)
+"""A dash behind a syllable of katakana, which ッ and ン are none of; one of ASCII only between kana."""
 _HALF: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _HALF |= str.maketrans("\u3000\u3001\uff64\u3002\uff61", " ,,..")
 _HALF_ALNUM = {code: half for code, half in _HALF.items() if chr(code).isalnum()}
@@ -72,7 +78,8 @@ def plainly_written(sample: CaptionSample, ways: Collection[str]) -> CaptionSamp
 
     - "width": letters and digits have half their width, and in English marks and spaces too.
     - "marks": no quotation marks, brackets or asterisks stand around a whole caption and no mark of a list
-      before it, as language models put them there; other quotation marks, and apostrophes, are straight.
+      before it, as language models put them there; other quotation marks, and apostrophes, are straight,
+      and a dash that stands for the long vowel of a Japanese word is that (スキ―場).
     - "running-text": Japanese has no spaces beside Japanese characters, as there are where words were cut
       apart, and no full stop at the end. Several full stops in a row stay.
     - "numbers": Japanese numbers that count something are digits (:mod:`suisei.data.plain_numbers`).
@@ -116,7 +123,8 @@ def _of_half_width(text: str, language: str) -> str:
 
 
 def _without_quotes(text: str, language: str) -> str:
-    return _without_marks(text).translate(_STRAIGHT)
+    text = _without_marks(text).translate(_STRAIGHT)
+    return _LONG_VOWEL.sub("\u30fc", text) if language == "ja" else text
 
 
 def _running(text: str, language: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.data.formats import Row, iter_rows
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, SuiseiError, one_line
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_entry
+from suisei.scoring.columns import named_failures
 from suisei.scoring.stream import ScoredRow, Scorer
 
 if TYPE_CHECKING:
@@ -32,6 +34,14 @@ HUNDREDS = ("sacrebleu", "chrf")
 """Metrics from 0 to 100; the others that the page shows by a bar go from 0 to 1."""
 _NOT_READ = dict.fromkeys(("image", "video", "segment", "rating", "rating_scale"))
 """Fields of a visitor's file: none may name a file of this machine, and ratings are on some scale."""
+_ADVICE = (
+    (re.compile(r"; say which: --column \S+"), "; rename the others"),
+    (
+        re.compile(r"Name the one that holds (.*): --column candidate=NAME"),
+        r"Call the one that holds \1 candidate",
+    ),
+)
+"""What the readers of files advise, and what does it on a page, which has no options."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -89,15 +99,25 @@ class Scoreboard:
         return CaptionSample(caption, tuple(lines), image or None)
 
     def scores(self, sample: CaptionSample) -> list[Shown]:
-        """Return a line per metric.
+        """Return a line per metric; of one that fails, with the reason.
 
         Raises:
-            DataError: the image cannot be read.
+            DataError: all of them fail.
         """
-        return [self._shown(label, metric, sample) for label, metric in self.metrics.items()]
+        lines, failed = [], []
+        for label, metric in self.metrics.items():
+            try:
+                with named_failures(label):
+                    lines.append(self._shown(label, metric, sample))
+            except SuiseiError as error:
+                failed.append(error)
+                lines.append(Shown(label, _summary(metric), reason=one_line(error)))
+        if len(failed) == len(lines):
+            raise DataError(str(failed[0]))
+        return lines
 
     def _shown(self, label: str, metric: Metric, sample: CaptionSample) -> Shown:
-        summary = get_entry(metric.name).summary.partition(":")[0]
+        summary = _summary(metric)
         missing = metric.missing([sample])
         if missing:
             return Shown(label, summary, reason=missing[0])
@@ -141,7 +161,10 @@ class Scoreboard:
         try:
             rows = list(islice(iter_rows(source, columns=_NOT_READ, note=_LOG.debug), MAX_ROWS + 1))
         except DataError as error:
-            raise DataError(str(error).replace(str(source), source.name)) from None
+            said = str(error).replace(str(source), source.name)
+            for option, advice in _ADVICE:
+                said = option.sub(advice, said)
+            raise DataError(said) from None
         if len(rows) > MAX_ROWS:
             raise DataError(
                 f"the file has more than {MAX_ROWS:,} rows; 'suisei score' takes any number of them"
@@ -149,6 +172,10 @@ class Scoreboard:
         pairs = zip(rows, Scorer(self.metrics, source.name).score(rows), strict=True)
         cells = [_cells(row, result, place=f"{source}, ") for row, result in pairs]
         return ["id", "caption", *self.metrics, "note"], cells
+
+
+def _summary(metric: Metric) -> str:
+    return get_entry(metric.name).summary.partition(":")[0]
 
 
 def _cells(row: Row, result: ScoredRow, *, place: str) -> list[Any]:

@@ -256,8 +256,10 @@ def causal_states(model: Any, tokens: Tensor) -> Tensor:
     return after
 
 
-def projected(projection: nn.Module | Tensor, states: Tensor) -> Tensor:
-    """Return states float [..., h] projected to [..., d] by what open_clip has as a layer or a matrix."""
+def projected(projection: nn.Module | Tensor | None, states: Tensor) -> Tensor:
+    """Return states float [..., h] projected to [..., d] by a layer or a matrix, if open_clip has one."""
+    if projection is None:
+        return states
     found: Tensor = projection(states) if isinstance(projection, nn.Module) else states @ projection
     return found
 

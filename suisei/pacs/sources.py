@@ -19,7 +19,7 @@ from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data, refuse_root
 from suisei.data.pairs import load_pairs
 from suisei.data.paths import Allowed, Root
-from suisei.data.sample import is_blank, refuse_surrogate
+from suisei.data.sample import is_blank, plain_text, refuse_surrogate
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")
@@ -169,7 +169,7 @@ def _captioned(path: Path, root: Root) -> Iterator[Source]:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
         file = root.found(image, place=place) if image else None
-        yield Source(file, (caption,) if caption else (), name)
+        yield Source(file, (plain_text(caption),) if caption else (), name)
 
 
 def _text(record: dict[str, object], field: str, place: str) -> str:

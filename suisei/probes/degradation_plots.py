@@ -45,7 +45,9 @@ def plot_degradation(
             axis.set_title(name, fontsize=10)
             axis.grid(color=_LIGHT, linewidth=0.6)
             axis.set_axisbelow(True)
-        axes[0].set_ylabel("score, as a share of the untouched")
+        axes[0].set_ylabel(
+            "score, as a share of the untouched\n(of distances, the untouched as a share of it)"
+        )
         axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
         figure.suptitle(title)
         save_figure(figure, path)

@@ -65,8 +65,8 @@ def sign_notes(metrics: Sequence[Scored]) -> list[str]:
     if not names:
         return []
     return [
-        f"{', '.join(names)}: lower is better, so scores are shown with their sign turned; those of "
-        "degradation curves are as they are"
+        f"{', '.join(names)}: lower is better, so scores are shown with their sign turned; of "
+        "degradation curves, those of untouched captions are as they are"
     ]
 
 

@@ -53,6 +53,10 @@ TOWERS = {
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
 IMAGE_TOWER, SECOND_MODEL, BRIDGE = "## Image tower", "## Second model", "## Across languages"
+_ENCODER, _STORAGE, _DATA_TERMS = "## Text encoder", "## Storage", "## Terms of the data"
+_BESIDE_OTHERS = "## Beside other metrics"
+_CUT, _CHANGES = "- The vocabulary is cut to ", "- Of its scores that changes: "
+_CHANGED_BEFORE = "- It was made small before, and of its scores that changed: "
 _TERMS_TABLE = "| data | what it is, and its terms |"
 _HOLDS = (
     "The folder holds no image and no list of captions. Idf tables of metrics that the model reads, such as "
@@ -95,7 +99,7 @@ def small_card(
     """Return the card of the whole model with what is true of the small one.
 
     Args:
-        card: of the whole model.
+        card: of the whole model, or of one that was made small before.
         storage: how the small one is stored.
         name: what to call it.
         figures: what ``python -m tests.benchmarks.zero_shot`` wrote.
@@ -108,7 +112,11 @@ def small_card(
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
     if name == DEFAULT:
         card = card.replace('suisei.load("PATH OF THIS FOLDER")', "suisei.load()")
-    parts = [_signed_before(card, "it was made small"), _encoder(storage), _storage(storage), _terms(card)]
+    earlier = _kept_of(card, storage)
+    for heading in (_ENCODER, _STORAGE, _DATA_TERMS, *([_BESIDE_OTHERS] if figures else [])):
+        card = _without_section(card, heading)
+    card = _signed_before(card.rstrip(), "it was made small")
+    parts = [card, _encoder(storage), _storage(storage, earlier), _terms(card)]
     if figures is not None:
         parts.append(figures_table(figures))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -122,8 +130,8 @@ def measured_card(card: str, found: str, signature: str) -> str:
         found: by how much scores differ from those of the whole model, and on what.
         signature: of the small model.
     """
-    lines = f"- Of its scores that changes: {found}.\n{_SIGNED}`{signature}`."
-    before, heading, after = card.partition("\n## Storage\n")
+    lines = f"{_CHANGES}{found}.\n{_SIGNED}`{signature}`."
+    before, heading, after = card.partition(f"\n{_STORAGE}\n")
     storage, *rest = after.split("\n\n## ", 1)
     return "".join((before, heading, storage.rstrip(), "\n", lines, *(f"\n\n## {part}" for part in rest)))
 
@@ -153,7 +161,7 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
     card = card.replace(f"{example})", f'{example}, images=["image.jpg"])')
     start = settings["head"]["start"]
     card = _READING.sub(f"- It looks at the image{_READINGS[start]}.", card)
-    card = re.sub(rf"\n{IMAGE_TOWER}\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+    card = _without_section(card, IMAGE_TOWER)
     card = _IMAGE_SETTINGS.sub(lambda _: f'"image": {_indented(settings["image"])},', card, count=1)
     card = re.sub(r'"start": "cosines?"', f'"start": "{start}"', card)
     name = tower.removeprefix("timm:")
@@ -216,11 +224,7 @@ def card_with_bridge(card: str, learned: str) -> str:
         card: of the model before.
         learned: the data that the bridge was fitted to.
     """
-    card = _begun(card, "it had a line across languages")
-    before, heading, after = card.partition(f"\n{BRIDGE}\n")
-    if heading:  # of an earlier bridge
-        _, following, rest = after.partition("\n## ")
-        card = before + (f"\n## {rest}" if following else "\n")
+    card = _without_section(_begun(card, "it had a line across languages"), BRIDGE)
     lines = [
         BRIDGE,
         "",
@@ -242,10 +246,26 @@ def _mended(card: str) -> str:
     return _LOSS.sub(f"- {NO_SCORE}", card) if re.search('"start": "cosines?"', card) else card
 
 
+def _without_section(card: str, heading: str) -> str:
+    """Return a card without the sections of a heading."""
+    return re.sub(rf"\n{heading}\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+
+
+def _kept_of(card: str, storage: Storage) -> list[str]:
+    """Return what stays true of the storage of a model that was made small before."""
+    kept = []
+    for line in card.partition(f"\n{_STORAGE}\n")[2].partition("\n## ")[0].splitlines():
+        if line.startswith(_CHANGED_BEFORE) or (line.startswith(_CUT) and storage.pieces is None):
+            kept.append(line)
+        elif line.startswith(_CHANGES):
+            kept.append(line.replace(_CHANGES, _CHANGED_BEFORE, 1))
+    return kept
+
+
 def _before_storage(card: str, lines: Sequence[str]) -> str:
     """Return a card with a section before the one on storage, or at the end."""
     section = "\n".join(lines) + "\n"
-    before, heading, after = card.partition("\n## Storage\n")
+    before, heading, after = card.partition(f"\n{_STORAGE}\n")
     return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
 
 
@@ -266,7 +286,7 @@ def _indented(settings: Any) -> str:
 
 
 def _encoder(storage: Storage) -> str:
-    return f"## Text encoder\n\n{_of_encoder(storage.encoder)}"
+    return f"{_ENCODER}\n\n{_of_encoder(storage.encoder)}"
 
 
 def _of_encoder(encoder: str) -> str:
@@ -278,11 +298,11 @@ def _of_encoder(encoder: str) -> str:
     return f"`{name}`, licence {licence}: {authors.format(name=name)}."
 
 
-def _storage(storage: Storage) -> str:
-    lines = ["## Storage", ""]
+def _storage(storage: Storage, earlier: Sequence[str]) -> str:
+    lines = [_STORAGE, "", *earlier]
     if storage.pieces is not None:
         lines.append(
-            f"- The vocabulary is cut to {storage.pieces:,} pieces: every single character, so that nothing "
+            f"{_CUT}{storage.pieces:,} pieces: every single character, so that nothing "
             "is unknown which was not, the pieces of Japanese scripts, and those of English words."
         )
     if storage.change_bits is None:
@@ -302,7 +322,7 @@ def _terms(card: str) -> str:
     if not named:
         return ""
     rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
-    heading = ["## Terms of the data", "", _TERMS_TABLE, "|---|---|"]
+    heading = [_DATA_TERMS, "", _TERMS_TABLE, "|---|---|"]
     return "\n".join([*heading, *rows, "", _HOLDS])
 
 
@@ -322,7 +342,7 @@ def figures_table(figures: Mapping[str, Any]) -> str:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the figures are not those of zero_shot.py ({error!r})") from None
     heading = [
-        "## Beside other metrics",
+        _BESIDE_OTHERS,
         "",
         how,
         "",

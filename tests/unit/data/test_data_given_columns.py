@@ -70,3 +70,14 @@ def test_a_data_frame_of_a_class_with_more_attributes_is_one():
 
     rows = {"candidate": ["a dog"], "references": [["a dog"]]}
     assert suisei.get_metric("unigram-f1").score(Frame(rows)) == pytest.approx(1)
+
+
+def test_a_lazy_frame_is_to_be_collected(recwarn):
+    polars = pytest.importorskip("polars")
+    lazy = polars.DataFrame({"candidate": ["a dog"]}).lazy()
+    with pytest.raises(
+        DataError, match=r"candidates is a LazyFrame, whose rows are not there yet; pass \.collect"
+    ):
+        suisei.get_metric("length").score(lazy)
+    assert not recwarn
+    assert suisei.get_metric("length").score(lazy.collect()) == 0.2

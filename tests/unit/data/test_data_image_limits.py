@@ -21,7 +21,7 @@ def test_a_huge_image_is_refused_before_it_is_decoded(tmp_path):
     Image.new("1", (20_000, 20_000)).save(tmp_path / "bomb.png")
     with pytest.raises(DataError, match=r"large.png: .*12000 x 9000 pixels; the limit is 100,000,000 pixels"):
         load_image(tmp_path / "large.png")
-    with pytest.raises(DataError, match=r"bomb.png: the image is too large .*400000000"):
+    with pytest.raises(DataError, match=r"bomb.png: the image is too large \(400,000,000 pixels; the limit"):
         load_image(tmp_path / "bomb.png")
 
 

@@ -9,7 +9,7 @@ import torch
 import suisei
 from suisei.demo import scoreboard
 from suisei.demo.scoreboard import Scoreboard, write_table
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, UnavailableError
 
 
 @pytest.fixture
@@ -57,6 +57,41 @@ def test_a_score_that_cannot_be_given_is_a_reason(monkeypatch):
         (None, None, "declined; image 1 of 3")
     ]
     assert board.scores(sample)[0].reason == "no score"
+
+
+def test_a_metric_that_fails_is_a_reason_and_costs_no_other(board, monkeypatch):
+    sample = board.one("a dog", "a dog", None)
+    expected = board.scores(sample)
+
+    def fail(*_, **__):
+        raise UnavailableError("clip is not in the local cache")
+
+    for number, metric in enumerate(board.metrics.values()):
+        monkeypatch.setattr(metric, "score", fail)
+        if number + 1 == len(expected):
+            break
+        lines = board.scores(sample)
+        assert [line.reason for line in lines[: number + 1]] == ["clip is not in the local cache"] * (
+            number + 1
+        )
+        assert [line.summary for line in lines] == [line.summary for line in expected]
+        assert lines[number + 1 :] == expected[number + 1 :]
+    with pytest.raises(DataError, match="clip is not in the local cache"):
+        board.scores(sample)
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("foo,bar", r"Call the one that holds the captions to be scored candidate \(known: ca"),
+        ("caption,prediction,hyp", "the candidate may be prediction, hyp; rename the others$"),
+    ],
+)
+def test_what_is_said_of_columns_names_no_option(board, tmp_path, header, said):
+    (tmp_path / "rows.csv").write_text(f"{header}\na,b,c\n")
+    with pytest.raises(DataError, match=said) as error:
+        board.table(tmp_path / "rows.csv")
+    assert "--" not in str(error.value)
 
 
 def test_more_text_than_a_page_takes_is_refused(board):

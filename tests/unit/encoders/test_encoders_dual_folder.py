@@ -8,6 +8,7 @@ import torch
 from suisei.encoders.dual import without_padding
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.encoders.dual_loading import load_dual_encoder
+from suisei.encoders.dual_tokens import encode_tokens
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.weights import read_weights, save_weights
 from suisei.errors import ConfigError, ModelError
@@ -104,3 +105,26 @@ def test_other_folders_are_told_from_broken_ones(tmp_path):
     (tmp_path / "run" / "model" / "open_clip_config.json").touch()
     with pytest.raises(ModelError, match=r"is missing; the model of this training is in .*model"):
         load_dual_encoder(str(tmp_path / "run"), seed=0)
+
+
+def test_a_text_tower_without_a_projection_says_what_open_clip_says(tmp_path):
+    text = {**TEXT, "width": 16, "proj_type": "none"}
+    save_dual_encoder(
+        new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": text}, seed=1), tmp_path / "m"
+    )
+    loaded = load_dual_encoder(str(tmp_path / "m"), device="cpu", precision="fp32")
+    assert loaded.model.text_projection is None
+    with torch.no_grad():
+        own = loaded.model.encode_text(loaded.tokenizer(CAPTIONS)).numpy()
+    np.testing.assert_allclose(loaded.encode_texts(CAPTIONS), own, atol=1e-5)
+    tokens = encode_tokens(loaded, CAPTIONS[:1])[0]
+    np.testing.assert_allclose(tokens.pooled, own[0], atol=1e-5)
+
+
+def test_a_vocabulary_that_is_smaller_than_its_tokenizer_is_refused(tmp_path):
+    made = new_dual_encoder(
+        {"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": {**TEXT, "vocab_size": 1000}}, seed=1
+    )
+    save_dual_encoder(made, tmp_path / "m")
+    with pytest.raises(ModelError, match=r"m: its text_cfg has a vocab_size of 1,000, and .* 49,408 pieces"):
+        load_dual_encoder(str(tmp_path / "m"), device="cpu")

@@ -171,3 +171,15 @@ def test_bad_rows_are_named(tmp_path, text, message):
     (tmp_path / "data.jsonl").write_text(text)
     with pytest.raises(DataError, match=message):
         read_sources(str(tmp_path / "data.jsonl"))
+
+
+def test_a_caption_is_the_same_text_in_every_form_of_file(tmp_path):
+    picture().save(tmp_path / "a.png")
+    said = ["A dog runs.\n", " two \ufeffcats", unicodedata.normalize("NFD", "ガラス")]
+    image = {"filename": "a.png", "split": "train", "sentences": [{"raw": text} for text in said]}
+    (tmp_path / "split.json").write_text(json.dumps({"images": [image]}))
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"image": "a.png", "captions": said}) + "\n")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"caption": text}) + "\n" for text in said))
+    for name in ("split.json:train", "pairs.jsonl", "rows.jsonl"):
+        found = [text for source in read_sources(str(tmp_path / name)) for text in source.captions]
+        assert found == ["A dog runs.", "two cats", "ガラス"]

@@ -7,6 +7,7 @@ from suisei.training.small_card import (
     card_with_bridge,
     card_with_images,
     card_with_second,
+    measured_card,
     small_card,
 )
 
@@ -94,6 +95,40 @@ def test_a_small_card_says_what_the_folder_holds_of_captions_as_that_of_the_pack
     said = small.rstrip().rsplit("\n", 1)[-1]
     assert "n-grams of up to four words of training references, some of which are whole" in said
     assert said in (resource_path("suisei/small") / "README.md").read_text("utf-8")
+
+
+def test_a_card_of_a_model_that_was_made_small_twice_says_what_is_true_now():
+    whole = "# M\n\nTrained on scenes.\n\n- signature: `suisei|model:a`"
+    first = measured_card(small_card(whole, Storage("e5", 1500, 8, None)), "agreement .9", "suisei|model:b")
+    first = card_with_bridge(first, "jsts")
+    for pieces, cut in ((None, "1,500"), (900, "900")):
+        card = small_card(first, Storage("e5", pieces, 4, None), figures={"how": "So.", "sets": []})
+        card = measured_card(card, "agreement .8", "suisei|model:c")
+        storage = card.partition("## Storage\n")[2].partition("\n## ")[0]
+        for line in (
+            "- It was made small before, and of its scores that changed: agreement .9.",
+            "- Of its scores that changes: agreement .8.",
+            "- Scores of this folder are signed `suisei|model:c`.",
+            "- The encoder's matrices are in 4 bits, with a scale for 32 weights.",
+        ):
+            assert storage.splitlines().count(line) == 1
+        assert storage.count("vocabulary is cut to") == storage.count(f"is cut to {cut} pieces") == 1
+        assert "in 8 bits" not in card
+        assert "model:b" not in card
+        headings = (
+            "Across languages",
+            "Text encoder",
+            "Storage",
+            "Terms of the data",
+            "Beside other metrics",
+        )
+        assert [line[3:] for line in card.splitlines() if line.startswith("## ")] == list(headings)
+        assert all(card.count(f"| `{name}` |") == 1 for name in ("scenes", "jsts"))
+        third = measured_card(
+            small_card(card, Storage("e5", None, 4, None), figures={"how": "", "sets": []}), "none", "d"
+        )
+        assert third.count("It was made small before") == 2
+        assert third.count("## Beside other metrics") == 1
 
 
 def test_card_names_no_folder_of_the_one_who_trained():
