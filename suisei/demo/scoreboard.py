@@ -37,8 +37,8 @@ _NOT_READ = dict.fromkeys(("image", "video", "segment", "rating", "rating_scale"
 _ADVICE = (
     (re.compile(r"; say which: --column \S+"), "; rename the others"),
     (
-        re.compile(r"Name the one that holds (.*): --column candidate=NAME"),
-        r"Call the one that holds \1 candidate",
+        re.compile(r"Name the one that holds .*: --column candidate=NAME"),
+        "Call that of the captions candidate",
     ),
 )
 """What the readers of files advise, and what does it on a page, which has no options."""

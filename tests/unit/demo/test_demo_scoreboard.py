@@ -83,7 +83,7 @@ def test_a_metric_that_fails_is_a_reason_and_costs_no_other(board, monkeypatch):
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ("foo,bar", r"Call the one that holds the captions to be scored candidate \(known: ca"),
+        ("foo,bar", r"Call that of the captions candidate \(known: candidate, mt,"),
         ("caption,prediction,hyp", "the candidate may be prediction, hyp; rename the others$"),
     ],
 )
