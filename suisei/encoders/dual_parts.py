@@ -84,21 +84,14 @@ def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> Any:
     """Return the tokenizer of a checked folder: the one beside the description, or open_clip's own.
 
     Raises:
-        ModelError: it cannot be read, or has more pieces than the text tower.
+        ModelError: it cannot be read.
     """
     from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
 
     length = settings.get("context_length", 77)
     options = settings.get("tokenizer_kwargs") or {}
     if not settings.get("hf_tokenizer_name"):
-        own = SimpleTokenizer(context_length=length, **options)
-        there = settings.get("vocab_size", own.vocab_size)
-        if there < own.vocab_size:
-            raise ModelError(
-                f"{folder}: its text_cfg has a vocab_size of {there:,}, and open_clip's tokenizer "
-                f"{own.vocab_size:,} pieces; name the tokenizer that it was trained with (hf_tokenizer_name)"
-            )
-        return own
+        return SimpleTokenizer(context_length=length, **options)
     try:
         made = HFTokenizer(
             str(folder),
