@@ -190,7 +190,7 @@ def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
         if record[name] not in (None, ""):
             return record[name]
     if there:
-        raise DataError(f"{' and '.join(there)} {'is' if len(there) == 1 else 'are'} empty")
+        raise DataError(f"{' and '.join(there)} without a value")
     raise DataError(f"no {' or '.join(names)} in it; its fields are {', '.join(record)}")
 
 

@@ -172,6 +172,7 @@ def test_letters_and_digits_have_half_their_width_and_english_marks_and_spaces_t
         ("三十五羽の鳥", "35羽の鳥"),
         ("二、三匹の犬、四，五人", "2、3匹の犬、4，5人"),
         ("一、二、三匹、十二、三人、数一、二人", "一、二、三匹、十二、三人、数一、二人"),
+        ("二十、三人、県内随一人気", "二十、三人、県内随一人気"),
         ("二三人", "二三人"),
         ("百二人", "百二人"),
         ("二〇人", "二〇人"),
@@ -223,6 +224,7 @@ def test_what_one_way_leaves_the_next_reads_whatever_their_order():
 
 
 def test_the_language_of_a_sample_says_how_its_candidate_is_read():
+    assert read("スキ―の", "marks", language="en") == ("スキ―の", "スキ―の")
     assert read("ABC。", "running-text", language="ja") == ("ABC", "ABC")
     assert read("犬 二匹。", *WAYS, language="en") == ("犬 二匹.", "犬 二匹.")
     sample = CaptionSample("犬 二匹。", ("two dogs .", "犬 二匹。"), language="ja")

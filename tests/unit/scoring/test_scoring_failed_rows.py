@@ -9,6 +9,7 @@ from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
+from suisei.metrics.rouge import RougeL
 
 
 class Stopping(Metric):
@@ -89,6 +90,20 @@ def test_a_run_that_accepts_no_bad_row_takes_away_the_file_of_an_earlier_one(tmp
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert start("s.csv") == 0
     assert sorted(path.name for path in tmp_path.glob("s.*")) == ["s.csv"]
+
+
+@pytest.mark.parametrize(("more", "there"), [(SKIP, True), ((), False)])
+def test_rows_of_a_metric_that_failed_are_listed_where_rows_may_fail(
+    tmp_path, start, monkeypatch, more, there
+):
+    def fail(*_, **__):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(RougeL, "_score", fail)
+    rows = [{"candidate": "a dog", "references": ["a dog"]}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert start("s.csv", *more) == 1
+    assert (tmp_path / "s.csv.failed.jsonl").exists() == there
 
 
 @pytest.mark.parametrize("name", ["s.csv.failed.jsonl", "s.csv.failed.jsonl.part"])
