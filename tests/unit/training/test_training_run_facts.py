@@ -15,6 +15,7 @@ from suisei.training.run_facts import epochs_of
         (3, 32, 15, 2, 4),  # a start after the last step, which Lightning does not count up
         (1, 5, 15, 2, 1),  # broken off within the first
         (2, 9, 15, 2, 2),
+        (2, 5, 15, 2, 2),  # with steps that were left out
         (3, 32, math.inf, 1, 3),
         (3, 32, 0, 1, 3),
     ],
