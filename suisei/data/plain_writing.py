@@ -44,14 +44,14 @@ _MARKS = {
 _NUMBER = "[0-9\uff10-\uff19]"
 _ITEM = re.compile(
     r"\A\s*(?:"
-    rf"(?:[-*\u2022\u2013\u2014\uff0d\uff0a]|{_NUMBER}{{0,3}}[.)])\s+"
+    rf"(?:[-*\u2022\u2013\u2014\uff0d\uff0a]|{_NUMBER}{{0,3}}[.)\uff0e\uff09])\s+"
     rf"|[-\uff0d](?={_WIDE_LETTER})"
-    rf"|{_NUMBER}{{1,3}}(?:[.)]|[\uff0e\uff09]\s*)(?=[^\W\d_])"
+    rf"|{_NUMBER}{{1,3}}(?:[)\uff09]|[.\uff0e](?=[^\W\d_]))"
     rf"|(?:\({_NUMBER}{{1,3}}\)|\uff08{_NUMBER}{{1,3}}\uff09)\s*"
     r"|[\u30fb\uff65\u2460-\u2473\u25a0\u25a1\u25c6\u25c7\u25cb\u25cf\u2605\u2606]\s*"
     r")(?=\S)"
 )
-"""What stands before an item of a list; behind some marks, and before a letter, there need be no space."""
+"""What stands before an item of a list. Between 1. and a digit, as of 1.5, there must be a space."""
 _NESTED = 3
 """So many around each other are taken away."""
 _STOPS = ".．。｡"
