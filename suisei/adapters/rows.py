@@ -16,7 +16,8 @@ from suisei.data.caption_cells import refuse_list, refuse_lists
 from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import Metric, unreadable_images
+from suisei.metrics.base import Metric
+from suisei.metrics.refused import unreadable_images
 from suisei.metrics.registry import get_metric
 from suisei.scoring.fitting import fit_unrated
 

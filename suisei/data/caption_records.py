@@ -56,8 +56,8 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
         return _document_records(path, _parsed(path, text), found, results=results)
     if is_json_lines(path):
         return _records_of_rows(list(json_lines(path, text)), "a JSON object a line", found, results=results)
-    if not results and (tokens := token_rows(text_lines(text))):
-        _refuse_lone_return(path, text_lines(text))
+    if not results and (tokens := token_rows(every := text_lines(text))):
+        _refuse_lone_return(path, every)
         return _records_of_rows(tokens, "a caption with its image and number a line", found, results=results)
     lines = lines_of_captions(path, text, "captions" if results else "references")
     return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))

@@ -17,6 +17,7 @@ from suisei.cli import counted
 from suisei.data.given_samples import as_samples
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.refused import score_around
 from suisei.version import __version__
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Metric(ABC):
         """
         batch_size = _checked_size(batch_size)
         prepared = as_samples(samples)
-        outcomes = _score_around(self, prepared, batch_size=batch_size, progress=progress)
+        outcomes = score_around(self, prepared, batch_size=batch_size, progress=progress)
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
         scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]
         return np.array(scores, dtype=np.float64), refused
@@ -348,74 +349,6 @@ def _one_per_sample(scores: Sequence[float] | np.ndarray, count: int) -> np.ndar
 def averages(metric: Metric) -> bool:
     """Return whether a metric's corpus score is the mean of its scores."""
     return type(metric).corpus_score is Metric.corpus_score and not isinstance(metric, SummableCorpus)
-
-
-def _score_around(
-    metric: Metric, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool = False
-) -> list[float | DataError]:
-    """Score samples; those that the metric refuses get the reason in place of a score.
-
-    The whole is tried first. If that is refused, the images are looked at, each once; where none is to
-    blame, the samples are halved until those that are stand alone.
-
-    Args:
-        metric: scores the samples; may be called many times.
-        samples: N samples.
-        batch_size: handed to the metric.
-        progress: handed to the metric.
-
-    Returns:
-        N scores or errors, in order.
-    """
-    try:
-        return list(metric.score(samples, batch_size=batch_size, progress=progress).tolist())
-    except DataError as error:
-        if not samples:
-            raise
-        if len(samples) == 1:
-            return [error]
-    # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.
-    bad = unreadable_images(metric, samples)
-    if not bad:
-        middle = len(samples) // 2
-        return [
-            *_score_around(metric, samples[:middle], batch_size=batch_size, progress=progress),
-            *_score_around(metric, samples[middle:], batch_size=batch_size, progress=progress),
-        ]
-    usable = [position for position in range(len(samples)) if position not in bad]
-    outcomes: list[float | DataError] = [bad.get(position, DataError("")) for position in range(len(samples))]
-    if usable:
-        good = [samples[position] for position in usable]
-        rest = _score_around(metric, good, batch_size=batch_size, progress=progress)
-        for position, outcome in zip(usable, rest, strict=True):
-            outcomes[position] = outcome
-    return outcomes
-
-
-def unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[int, DataError]:
-    """Return {position: why} of the samples whose image the metric opens and cannot read.
-
-    Each image is looked at once; nothing is scored.
-    """
-    from suisei.data.images import load_image  # imports Pillow
-
-    problems: dict[str | int, DataError | None] = {}
-    bad = {}
-    for position, sample in enumerate(samples):
-        if sample.image is None or not metric.opens_image(sample):
-            continue
-        # What is in memory is looked at by itself: others may have its name.
-        key = str(sample.image) if isinstance(sample.image, str | Path) else id(sample.image)
-        if key not in problems:
-            try:
-                load_image(sample.image)
-                problems[key] = None
-            except DataError as error:
-                problems[key] = error
-        problem = problems[key]
-        if problem is not None:
-            bad[position] = problem
-    return bad
 
 
 def given_as(option: str) -> str:
