@@ -72,6 +72,9 @@ def test_capeval1k_from_the_pickle_of_several_sets(tmp_path):
         path.write_bytes(pickle.dumps({"capeval1k": {**entry, "score": empty}}))
         with pytest.raises(DataError, match="with lists of equal length"):
             BENCHMARKS["capeval1k"].read(tmp_path)
+    path.write_bytes(pickle.dumps({"capeval1k": {name: [] for name in entry}}))
+    with pytest.raises(DataError, match="with lists of equal length"):
+        BENCHMARKS["capeval1k"].read(tmp_path)
     path.write_bytes(pickle.dumps({"capeval1k": print}))
     with pytest.raises(DataError, match="which arrays do not need"):
         BENCHMARKS["capeval1k"].read(tmp_path)
